@@ -33,18 +33,17 @@ func RolePassword(superuserPassword, role string) string {
 }
 
 // RoleURL turns the superuser's connection string into that of a role and
-// database, with the role's derived password.
+// database, with the role's derived password. An empty role keeps the superuser.
 func RoleURL(superuserURL, role, db string) (string, error) {
 	u, err := url.Parse(superuserURL)
 	if err != nil {
 		// The parser quotes its input, which holds a password.
 		return "", errors.New("the database URL cannot be read")
 	}
-	password, _ := u.User.Password()
-	if role != u.User.Username() {
-		password = RolePassword(password, role)
+	if role != "" {
+		password, _ := u.User.Password()
+		u.User = url.UserPassword(role, RolePassword(password, role))
 	}
-	u.User = url.UserPassword(role, password)
 	u.Path = "/" + db
 	return u.String(), nil
 }
