@@ -12,6 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/hapaxpay/hapax/internal/dbtest"
 )
 
 // fakeAcquirer books whatever it is asked to; before runs first and may hold the booking back.
@@ -54,14 +58,14 @@ func (f *fakeAcquirer) booked() (bookings []string, keyed bool) {
 	return append([]string(nil), f.bookings...), f.keyed
 }
 
-// startReplica serves one replica over the shared database with empty tables.
-func startReplica(t *testing.T, acquirer string, scale int, hook func(string)) (*Service, string) {
+// startReplica serves one replica over the database.
+func startReplica(t *testing.T, pool *pgxpool.Pool, acquirer string, scale int, hook func(string)) (*Service, string) {
 	t.Helper()
-	if _, err := pool.Exec(t.Context(), `TRUNCATE naive.payments`); err != nil {
-		t.Fatal(err)
-	}
 	svc, err := New(Config{Pool: pool, AcquirerURL: acquirer, AcquirerSecret: "s", Scale: scale, Hook: hook})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := svc.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(svc.Handler())
@@ -102,7 +106,7 @@ func TestIncident1ReadTimeoutIsCalledAgainAndChargesTwice(t *testing.T) {
 	}
 	server := httptest.NewServer(acquirer)
 	t.Cleanup(server.Close)
-	svc, url := startReplica(t, server.URL, 10, nil)
+	svc, url := startReplica(t, dbtest.Open(t).OwnerPool(t), server.URL, 10, nil)
 
 	status, body := pay(t, url, order)
 	if status != http.StatusOK || !strings.Contains(body, `"status":"paid"`) {
@@ -136,8 +140,9 @@ func TestIncident2TwoReplicasBothLookAndBothCharge(t *testing.T) {
 			looked.Wait()
 		}
 	}
-	_, pod1 := startReplica(t, server.URL, 1, barrier)
-	_, pod3 := startReplica(t, server.URL, 1, barrier)
+	pool := dbtest.Open(t).OwnerPool(t)
+	_, pod1 := startReplica(t, pool, server.URL, 1, barrier)
+	_, pod3 := startReplica(t, pool, server.URL, 1, barrier)
 
 	var requests sync.WaitGroup
 	for _, url := range []string{pod1, pod3} {
@@ -160,7 +165,7 @@ func TestCrashAfterChargeLeavesNoTraceAndRepeatChargesAgain(t *testing.T) {
 	server := httptest.NewServer(acquirer)
 	t.Cleanup(server.Close)
 	var crashed atomic.Bool
-	svc, url := startReplica(t, server.URL, 1, func(point string) {
+	svc, url := startReplica(t, dbtest.Open(t).OwnerPool(t), server.URL, 1, func(point string) {
 		if point == PointAfterCall && crashed.CompareAndSwap(false, true) {
 			runtime.Goexit()
 		}

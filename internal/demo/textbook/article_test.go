@@ -77,7 +77,7 @@ func TestStuckPendingAfterCrashIsSettledByReconciliation(t *testing.T) {
 	if _, lookups := acquirer.seen(); len(lookups) != 0 {
 		t.Errorf("lookups %v before the lease is over, want none", lookups)
 	}
-	expireLease(t, ck)
+	expireLease(t, svc, ck)
 	reconcile(t, svc)
 
 	keys, lookups := acquirer.seen()
@@ -102,7 +102,7 @@ func TestRecoveryIsClaimedByExactlyOneWorker(t *testing.T) {
 		approve(w, r)
 	}}
 	svc, url := start(t, acquirer, Config{})
-	stuck(t, ck, "PENDING", keyInProgress, "1 minute")
+	stuck(t, svc, ck, "PENDING", keyInProgress, "1 minute")
 
 	ended := make(chan struct{}, 3)
 	var ready, done sync.WaitGroup
@@ -142,7 +142,7 @@ func TestExpiredProviderKeyWindowGoesToManualReviewInsteadOfNewCharge(t *testing
 	ck := clientKey{42, "key-5"}
 	acquirer := &fakeAcquirer{}
 	svc, _ := start(t, acquirer, Config{})
-	stuck(t, ck, statusUnknown, keyAwaitingResult, "25 hours")
+	stuck(t, svc, ck, statusUnknown, keyAwaitingResult, "25 hours")
 
 	reconcile(t, svc)
 
@@ -152,7 +152,7 @@ func TestExpiredProviderKeyWindowGoesToManualReviewInsteadOfNewCharge(t *testing
 	}
 	wantState(t, svc, ck, statusUnknown, keyAwaitingResult, 0, true)
 
-	expireLease(t, ck)
+	expireLease(t, svc, ck)
 	reconcile(t, svc) // handed over already: the next pass changes nothing
 	wantState(t, svc, ck, statusUnknown, keyAwaitingResult, 0, true)
 }

@@ -1,11 +1,14 @@
 package textbook
 
 import (
+	"fmt"
 	"net/http"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // What each answer of the acquirer comes to, and what the repeat with the same key gets.
@@ -29,26 +32,28 @@ func TestOutcomeTable(t *testing.T) {
 		{429, `{}`, 202, statusUnknown, keyAwaitingResult},
 		{500, `{}`, 202, statusUnknown, keyAwaitingResult},
 	} {
-		acquirer := &fakeAcquirer{charge: func(_ int, w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(c.acquirer)
-			if _, err := w.Write([]byte(c.body)); err != nil {
-				t.Error(err)
+		t.Run(fmt.Sprint(c.acquirer, c.paymentStatus), func(t *testing.T) {
+			acquirer := &fakeAcquirer{charge: func(_ int, w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(c.acquirer)
+				if _, err := w.Write([]byte(c.body)); err != nil {
+					t.Error(err)
+				}
+			}}
+			ck := clientKey{42, "key"}
+			svc, url := start(t, acquirer, Config{})
+			first, repeat := post(t, url, ck, request), post(t, url, ck, request)
+			if first.status != c.status || repeat.status != c.status {
+				t.Errorf("answered %d, repeat %d, want %d", first.status, repeat.status, c.status)
 			}
-		}}
-		ck := clientKey{42, "key"}
-		svc, url := start(t, acquirer, Config{})
-		first, repeat := post(t, url, ck, request), post(t, url, ck, request)
-		if first.status != c.status || repeat.status != c.status {
-			t.Errorf("acquirer %d %s: answered %d, repeat %d, want %d", c.acquirer, c.body, first.status, repeat.status, c.status)
-		}
-		events := 0
-		if c.paymentStatus == statusPaid {
-			events = 1
-		}
-		wantState(t, svc, ck, c.paymentStatus, c.keyStatus, events, false)
-		if keys, _ := acquirer.seen(); len(keys) != 1 {
-			t.Errorf("acquirer %d %s: charges %v, want one", c.acquirer, c.body, keys)
-		}
+			events := 0
+			if c.paymentStatus == statusPaid {
+				events = 1
+			}
+			wantState(t, svc, ck, c.paymentStatus, c.keyStatus, events, false)
+			if keys, _ := acquirer.seen(); len(keys) != 1 {
+				t.Errorf("charges %v, want one", keys)
+			}
+		})
 	}
 }
 
@@ -104,7 +109,7 @@ func TestStaleOwnerGets409AndRecordsNothing(t *testing.T) {
 	if r.header.Get("Retry-After") == "" {
 		t.Error("409 in progress comes without Retry-After")
 	}
-	expireLease(t, ck)
+	expireLease(t, svc, ck)
 	reconcile(t, svc)
 	close(resume)
 	wantRefusal(t, <-answered, http.StatusConflict, "stale_attempt")
@@ -124,7 +129,7 @@ func TestReclaimLooksUpThenChargesOnce(t *testing.T) {
 	if r := post(t, url, ck, request); r.status != 0 {
 		t.Errorf("answered %d %s, want no answer", r.status, r.body)
 	}
-	expireLease(t, ck)
+	expireLease(t, svc, ck)
 	if r := post(t, url, ck, request); r.status != http.StatusCreated {
 		t.Errorf("answered %d %s, want 201", r.status, r.body)
 	}
@@ -140,14 +145,14 @@ func TestPurgeKeepsKeysThatAreNotCompleted(t *testing.T) {
 	if r := post(t, url, clientKey{42, "paid"}, request); r.status != http.StatusCreated {
 		t.Fatalf("answered %d %s, want 201", r.status, r.body)
 	}
-	exec(t, `INSERT INTO textbook.idempotency_keys
+	exec(t, svc, `INSERT INTO textbook.idempotency_keys
 	                (merchant_id, idempotency_key, request_hash, status, lease_until, expires_at)
 	         VALUES (42, 'open', repeat('0', 64), 'AWAITING_RESULT', now(), now())`)
-	exec(t, `UPDATE textbook.idempotency_keys SET expires_at = now() - interval '1 day'`)
+	exec(t, svc, `UPDATE textbook.idempotency_keys SET expires_at = now() - interval '1 day'`)
 	if n, err := svc.Purge(t.Context()); n != 1 || err != nil {
 		t.Errorf("purged %d (%v), want 1", n, err)
 	}
-	if _, err := findKey(t.Context(), pool, clientKey{42, "open"}); err != nil {
+	if _, err := findKey(t.Context(), svc.pool, clientKey{42, "open"}); err != nil {
 		t.Errorf("the open key is gone: %v", err)
 	}
 }
@@ -157,4 +162,26 @@ func wantRefusal(t *testing.T, r reply, status int, code string) {
 	if r.status != status || !strings.Contains(r.body, `"`+code+`"`) {
 		t.Errorf("answered %d %s, want %d %s", r.status, r.body, status, code)
 	}
+}
+
+// Go's transport repeats a keyed request by itself when a kept connection dies before an answer, so
+// that "charge once" reaches the acquirer twice; the key alone keeps it one charge.
+func TestStockTransportRepeatsWhatIsSentOnce(t *testing.T) {
+	ck := clientKey{42, "key"}
+	acquirer := &fakeAcquirer{charge: func(n int, w http.ResponseWriter, r *http.Request) {
+		if n == 1 {
+			panic(http.ErrAbortHandler) // booked, and the connection that the lookup kept is dropped
+		}
+		approve(w, r)
+	}}
+	svc, _ := start(t, acquirer, Config{})
+	stuck(t, svc, ck, "PENDING", keyInProgress, "1 minute")
+
+	reconcile(t, svc)
+
+	keys, _ := acquirer.seen()
+	if diff := cmp.Diff([]string{"42:key", "42:key"}, keys); diff != "" {
+		t.Errorf("charges (-want +got):\n%s", diff)
+	}
+	wantState(t, svc, ck, statusPaid, keyCompleted, 1, false)
 }

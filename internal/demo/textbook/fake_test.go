@@ -1,7 +1,6 @@
 package textbook
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hapaxpay/hapax/internal/dbtest"
 )
 
 // fakeAcquirer counts what reaches it and answers as a test says; it keeps no books.
@@ -58,15 +59,17 @@ func approve(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, `{"id":"A-1","status":"succeeded"}`)
 }
 
-// start serves one replica and the acquirer over the shared database, with empty tables.
+// start serves one replica and the acquirer over a database of the test's own.
 func start(t *testing.T, acquirer http.Handler, cfg Config) (*Service, string) {
 	t.Helper()
-	exec(t, `TRUNCATE textbook.payments, textbook.idempotency_keys, textbook.outbox, textbook.manual_review`)
 	acquirerServer := httptest.NewServer(acquirer)
 	t.Cleanup(acquirerServer.Close)
-	cfg.Pool, cfg.AcquirerURL, cfg.AcquirerSecret = pool, acquirerServer.URL, "s"
+	cfg.Pool, cfg.AcquirerURL, cfg.AcquirerSecret = dbtest.Open(t).OwnerPool(t), acquirerServer.URL, "s"
 	svc, err := New(cfg)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := svc.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(svc.Handler())
@@ -110,28 +113,27 @@ func post(t *testing.T, url string, ck clientKey, r payRequest) reply {
 	return reply{status: res.StatusCode, body: string(raw), header: res.Header}
 }
 
-func exec(t *testing.T, sql string, args ...any) {
+func exec(t *testing.T, svc *Service, sql string, args ...any) {
 	t.Helper()
-	// A background context, for a test's hooks may run after the test's own context has ended.
-	if _, err := pool.Exec(context.Background(), sql, args...); err != nil {
-		t.Error(err)
+	if _, err := svc.pool.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func expireLease(t *testing.T, ck clientKey) {
+func expireLease(t *testing.T, svc *Service, ck clientKey) {
 	t.Helper()
-	exec(t, `UPDATE textbook.idempotency_keys SET lease_until = now() - interval '1 second'
+	exec(t, svc, `UPDATE textbook.idempotency_keys SET lease_until = now() - interval '1 second'
 	          WHERE merchant_id = $1 AND idempotency_key = $2`, ck.merchantID, ck.value)
 }
 
 // stuck writes what an owner that vanished leaves behind, its lease over.
-func stuck(t *testing.T, ck clientKey, paymentStatus, keyStatus, age string) {
+func stuck(t *testing.T, svc *Service, ck clientKey, paymentStatus, keyStatus, age string) {
 	t.Helper()
-	exec(t, `INSERT INTO textbook.idempotency_keys
+	exec(t, svc, `INSERT INTO textbook.idempotency_keys
 	                (merchant_id, idempotency_key, request_hash, status, lease_until, expires_at)
 	         VALUES ($1, $2, $3, $4, now() - interval '1 second', now() + interval '7 days')`,
 		ck.merchantID, ck.value, fingerprint(request), keyStatus)
-	exec(t, `INSERT INTO textbook.payments
+	exec(t, svc, `INSERT INTO textbook.payments
 	                (merchant_id, idempotency_key, payment_intent_id, amount_minor, currency, payment_method_id, status, created_at)
 	         VALUES ($1, $2, $3, $4, $5, $6, $7, now() - $8::interval)`,
 		ck.merchantID, ck.value, request.PaymentIntentID, request.Amount, request.Currency, request.PaymentMethod,
@@ -148,7 +150,7 @@ func wantState(t *testing.T, svc *Service, ck clientKey, paymentStatus, keyStatu
 	if len(payments) != 1 || payments[0].Status != paymentStatus || payments[0].InReview != review {
 		t.Errorf("payments are %+v, want one %s, in review %t", payments, paymentStatus, review)
 	}
-	key, err := findKey(t.Context(), pool, ck)
+	key, err := findKey(t.Context(), svc.pool, ck)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +158,7 @@ func wantState(t *testing.T, svc *Service, ck clientKey, paymentStatus, keyStatu
 		t.Errorf("the key is %s, want %s", key.status, keyStatus)
 	}
 	var got int
-	if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM textbook.outbox`).Scan(&got); err != nil {
+	if err := svc.pool.QueryRow(t.Context(), `SELECT count(*) FROM textbook.outbox`).Scan(&got); err != nil {
 		t.Fatal(err)
 	}
 	if got != events {
