@@ -1,0 +1,157 @@
+// Package acquirer is what an adapter of an acquirer implements.
+//
+// Owns the port (Adapter), the Contract value and the vocabulary of replies.
+// Never decides about a payment: a Reply says what the acquirer said, internal/evidence says what that proves.
+// Read next: acquirer/wire (the transport that adapters must use), acquirer/acquirertest (the conformance kit).
+package acquirer
+
+import (
+	"context"
+	"time"
+
+	"github.com/hapaxpay/hapax/acquirer/wire"
+	"github.com/hapaxpay/hapax/money"
+)
+
+// Adapter speaks to one acquirer on behalf of one account. Implementations hold no state about payments,
+// start no goroutine, never repeat a call, and make every call through a wire.Doer.
+type Adapter interface {
+	// Contract gives the declared contract. It is constant for the life of the adapter.
+	Contract() Contract
+	// PrepareCharge builds the bytes of a charge, the same for the same input at any time (PROTOCOL A1).
+	// An error means that this charge can never be sent to this acquirer; nothing was sent.
+	PrepareCharge(Charge) (Prepared, error)
+	// Send makes the one request that the permit allows and maps the answer. It always gives a Reply,
+	// whatever happens; OutcomeUnknown is the answer to everything that is not listed (PROTOCOL section 5).
+	Send(ctx context.Context, p Prepared, permit *wire.Permit) Reply
+	// Lookup asks what the acquirer holds for a key, a reference or its own id. It moves no money and needs no permit.
+	Lookup(ctx context.Context, q Query) Reply
+	// Movements lists the money that moved on this account in [from, to), for recovery after a restore (PROTOCOL A8).
+	// An error means that the list is not complete.
+	Movements(ctx context.Context, from, to time.Time) ([]Movement, error)
+}
+
+// Charge is what a payment asks of an acquirer: take the amount now.
+type Charge struct {
+	Key           string // opaque derived key (PROTOCOL D2); sent as idempotency key and as our reference
+	Amount        money.Amount
+	PaymentMethod string // the acquirer's token, never a card number
+	Description   string
+}
+
+// Prepared is a request as it will leave, stored before the first call and replayed from the row (PROTOCOL A1).
+type Prepared struct {
+	Action string // the adapter's own name of the call, "charge"
+	Key    string
+	Body   []byte // canonical bytes
+}
+
+// Query names the object of a lookup. All that is known is given; the adapter uses what its contract allows.
+type Query struct {
+	Key       string // our derived key, which is also our reference
+	Reference string // the acquirer's own id, when we know it
+}
+
+// Outcome is what the acquirer said, in the words of PROTOCOL section 5.
+type Outcome int
+
+// The outcomes. The zero value is the strictest.
+const (
+	OutcomeUnknown    Outcome = iota // no proof of anything
+	OutcomeNotSent                   // zero bytes of the request were written, by the connection's own counter
+	OutcomeSucceeded                 // money taken
+	OutcomeHeld                      // funds held
+	OutcomeRegistered                // payer's step needed, with address
+	OutcomeDeclined                  // business refusal, final by the contract
+	OutcomeRejected                  // invalid, unauthorized, forbidden: Code says which
+	OutcomePending                   // the acquirer says: processing
+	OutcomeNotFound                  // lookup: nothing under this key or reference
+	OutcomeDuplicate                 // "duplicate reference": an earlier request exists
+	OutcomeKeyReused                 // "this key was used with other parameters": an earlier request exists, alarm
+	outcomes
+)
+
+var outcomeNames = [outcomes]string{"unknown", "not_sent", "succeeded", "held", "registered", "declined",
+	"rejected", "pending", "not_found", "duplicate", "key_reused"}
+
+// String gives the name that is stored in evidence rows.
+func (o Outcome) String() string {
+	if o < 0 || o >= outcomes {
+		return "unknown"
+	}
+	return outcomeNames[o]
+}
+
+// ParseOutcome reads a stored name; anything else is OutcomeUnknown.
+func ParseOutcome(s string) Outcome {
+	for i, n := range outcomeNames {
+		if n == s {
+			return Outcome(i)
+		}
+	}
+	return OutcomeUnknown
+}
+
+// Reply is one answer of an acquirer, mapped.
+type Reply struct {
+	Outcome Outcome
+	// Class names the row of the adapter's mapping table that this reply fell in; never empty (PROTOCOL O3, I-19).
+	Class string
+	// Code is the acquirer's own code of a refusal or rejection, bounded to MaxCode bytes.
+	Code string
+	// Failure is the code from FailureCodes that clients see; Message is ours, in words.
+	Failure, Message string
+	// Reference is the acquirer's id of the object; OurReference is what it echoed of ours.
+	Reference, OurReference string
+	// Amount is what the acquirer says was taken or held; zero when it said nothing.
+	Amount money.Amount
+	// RequestID is the acquirer's id of this exchange, for its support.
+	RequestID string
+	// RawHash is the SHA-256 of the raw body.
+	RawHash [32]byte
+	// BytesWritten counts request bytes that left, by the connection.
+	BytesWritten int64
+	// RedirectURL is the payer's page, when one is needed.
+	RedirectURL string
+}
+
+// MaxCode bounds the acquirer's codes and references that are stored, in bytes.
+const MaxCode = 128
+
+// Movement is one line of the acquirer's own list of money that moved.
+type Movement struct {
+	Reference    string // the acquirer's id of the object
+	OurReference string // our key, as it was sent
+	Kind         MovementKind
+	Amount       money.Amount
+	At           time.Time
+}
+
+// MovementKind says which way money went.
+type MovementKind string
+
+// The kinds, as the sandbox's register names them too.
+const (
+	MovementCharge     MovementKind = "charge"
+	MovementCapture    MovementKind = "capture"
+	MovementReverse    MovementKind = "reverse"
+	MovementRefund     MovementKind = "refund"
+	MovementChargeback MovementKind = "chargeback"
+)
+
+// FailureCodes are the reasons a client can be told (API.md), with the sentence that goes with each.
+var FailureCodes = map[string]string{
+	"insufficient_funds":   "The payer's account does not have enough money.",
+	"do_not_honor":         "The payer's bank refused without saying why.",
+	"expired_card":         "The card has expired.",
+	"lost_or_stolen":       "The card is reported lost or stolen.",
+	"limit_exceeded":       "The payer's limit is exceeded.",
+	"suspected_fraud":      "The payer's bank or the acquirer suspects fraud.",
+	"invalid_method":       "The payment method is not valid.",
+	"declined":             "The acquirer refused the payment.",
+	"rejected":             "The acquirer rejected the request before executing it.",
+	"acquirer_unreachable": "The acquirer could not be reached; nothing was sent.",
+	"not_executed":         "The acquirer has no record of this payment and its contract makes that final.",
+	"decided_not_executed": "A person established that the payment was not executed.",
+	"cannot_be_sent":       "The acquirer cannot take this payment; nothing was sent.",
+}

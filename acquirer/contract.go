@@ -1,0 +1,116 @@
+package acquirer
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Identity says what makes a repeated request safe at an acquirer.
+type Identity int
+
+// The zero value is the strictest: never more than one send per payment (PROTOCOL section 6).
+const (
+	IdentityNone      Identity = iota // neither: after one send only lookups
+	IdentityKey                       // the same idempotency key within its window is executed once
+	IdentityReference                 // our reference is accepted once
+)
+
+func (i Identity) String() string {
+	return [...]string{"none", "key", "reference"}[i]
+}
+
+// Contract is what an acquirer promises, declared by its adapter and read by the engine (PROTOCOL section 6).
+// A field left at zero is read in the strictest way.
+type Contract struct {
+	Name     string // the adapter's name
+	Source   string // where the promise is written
+	TestedOn string // the date on which it was tried, YYYY-MM-DD
+
+	Identity  Identity
+	KeyWindow time.Duration // how long a key or reference is remembered, counted from its first receipt
+	KeyLength int           // longest key in bytes; at least MinKeyLength
+
+	RemembersRefusals bool     // a refusal is the answer to every repeat of its key, within KeyWindow (gate P6 b)
+	BeforeExecution   []string // codes of rejections that are answered before execution (PROTOCOL O1)
+
+	MaxFlight     time.Duration // longest time that bytes which left us may take to arrive; zero reads as DefaultMaxFlight
+	MaxProcessing time.Duration // longest time in "processing"; zero: to a person at once
+
+	LookupByKey, LookupByReference bool
+	LookupLag                      time.Duration // how long a lookup may miss what has been executed
+	NotFoundFinal                  bool          // "not found" after lag and flight means: never executed
+
+	ListsMovements bool // Movements is complete for any interval
+
+	Parallel     int // bound on parallel recovery work; zero reads as DefaultParallel (PROTOCOL S6)
+	RepeatBudget int // most sends per payment; zero reads as DefaultRepeatBudget
+}
+
+// Limits and defaults of a contract.
+const (
+	MinKeyLength        = 32
+	DefaultMaxFlight    = 15 * time.Minute
+	DefaultParallel     = 8
+	DefaultRepeatBudget = 4
+	MaxRepeatBudget     = 16
+)
+
+// CutOff is how long after the first permit a key may still be sent: half of its window (PROTOCOL section 6, A6).
+func (c Contract) CutOff() time.Duration { return c.KeyWindow / 2 }
+
+// Flight is MaxFlight with its default.
+func (c Contract) Flight() time.Duration {
+	if c.MaxFlight <= 0 {
+		return DefaultMaxFlight
+	}
+	return c.MaxFlight
+}
+
+// MaxSends is how many sends one payment may ever have here.
+func (c Contract) MaxSends() int {
+	if !c.Repeatable() {
+		return 1
+	}
+	if c.RepeatBudget <= 0 {
+		return DefaultRepeatBudget
+	}
+	return min(c.RepeatBudget, MaxRepeatBudget)
+}
+
+// Repeatable says whether the same stored request may be sent again at all.
+func (c Contract) Repeatable() bool { return c.Identity != IdentityNone && c.KeyWindow > 0 }
+
+// CanLookup says whether the acquirer can be asked about a payment whose answer was lost.
+func (c Contract) CanLookup() bool { return c.LookupByKey || c.LookupByReference }
+
+// ProvesNotExecuted says whether a rejection with this code is answered before execution (PROTOCOL O1).
+func (c Contract) ProvesNotExecuted(code string) bool {
+	return slices.Contains(c.BeforeExecution, code)
+}
+
+// ParallelBound is Parallel with its default.
+func (c Contract) ParallelBound() int {
+	if c.Parallel <= 0 {
+		return DefaultParallel
+	}
+	return c.Parallel
+}
+
+// Validate says what in the contract cannot be.
+func (c Contract) Validate() error {
+	switch {
+	case c.Name == "":
+		return errors.New("contract: no name")
+	case c.Identity != IdentityNone && c.KeyWindow <= 0:
+		return fmt.Errorf("contract %s: repeats are declared safe without a window", c.Name)
+	case c.Identity != IdentityNone && c.KeyLength < MinKeyLength:
+		return fmt.Errorf("contract %s: keys of %d bytes are too short, at least %d", c.Name, c.KeyLength, MinKeyLength)
+	case c.KeyWindow < 0 || c.MaxFlight < 0 || c.MaxProcessing < 0 || c.LookupLag < 0:
+		return fmt.Errorf("contract %s: a negative time", c.Name)
+	case c.NotFoundFinal && !c.CanLookup():
+		return fmt.Errorf("contract %s: \"not found\" is final but there is no lookup", c.Name)
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package payment
+
+import (
+	"time"
+
+	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/internal/evidence"
+)
+
+// Situation is everything that one observation is judged against, read under the lock of the intent (PROTOCOL P4).
+type Situation struct {
+	Intent   Intent
+	Payment  Payment
+	Standing evidence.Standing
+	// Movements are those of the intent, and unattributed ones that carry this payment's key.
+	Movements    []Movement
+	LastPermitAt time.Time // zero: not known any more
+	Now          time.Time // database time
+}
+
+// Decision is what the observation changes. It is a value: internal/flow writes it in one transaction.
+type Decision struct {
+	Effect evidence.Effect
+	Why    string
+	// To is the new state; equal to the old one where nothing moves.
+	To      Status
+	Failure Failure
+	// GateOpen and GateDue say when the next payment of the intent may start, for refusals (PROTOCOL P6).
+	GateOpen bool
+	GateDue  time.Time
+	// Book is money to be booked for the first time; Adopt is booked money without a payment that turns out to be this one's.
+	Book     *Movement
+	Adopt    *Movement
+	Conflict bool // opens a conflict on payment and intent
+	Review   ReviewReason
+	Events   []EventType
+}
+
+// Apply decides what one observation does to one payment: the only road by which a state changes (PROTOCOL section 8).
+// The same observation twice changes nothing; contradicting ones book the same money in any order and open a conflict.
+func Apply(s Situation, o evidence.Observation) Decision {
+	d := Decision{To: s.Payment.Status, Effect: evidence.Noted}
+	switch evidence.Prove(o, s.Standing) {
+	case evidence.MoneyTaken:
+		s.money(&d, o, true)
+	case evidence.MoneyMismatch:
+		s.money(&d, o, false)
+	case evidence.Declined:
+		s.refused(&d, o)
+	case evidence.NotExecuted:
+		s.notExecuted(&d, o)
+	case evidence.StaleInference:
+		d.Effect, d.Why = evidence.Stale, "an inference of an owner whose fence is over is not recorded"
+	default:
+		s.unproven(&d, o)
+	}
+	return d
+}
+
+// money applies, keeps aside, or recognises money that moved.
+func (s Situation) money(d *Decision, o evidence.Observation, exact bool) {
+	mv := Movement{Merchant: s.Payment.Merchant, Account: s.Payment.Account, Reference: movementName(o, s.Payment),
+		Kind: acquirer.MovementCharge, AcquirerKey: s.Payment.AcquirerKey, Intent: s.Intent.ID, Payment: s.Payment.ID,
+		Amount: o.Amount, State: Applied, At: o.MovedAt}
+	for _, known := range s.Movements {
+		if known.Reference != mv.Reference || known.Kind != mv.Kind || known.Account != mv.Account {
+			continue
+		}
+		if known.Payment.IsZero() && exact && s.Payment.Status.Open() && s.appliedCount() == 0 {
+			adopted := known
+			adopted.Intent, adopted.Payment, adopted.State, adopted.Cause = s.Intent.ID, s.Payment.ID, Applied, ""
+			d.Adopt = &adopted
+			s.pay(d, "money that was booked without a payment belongs here")
+			return
+		}
+		d.Effect, d.Why = evidence.Repeat, "this movement is booked already"
+		return
+	}
+	d.Book = &mv
+	switch {
+	case !exact:
+		mv.State, mv.Cause = Unapplied, "amount, currency or reference differ from what was asked"
+		d.Effect, d.Why, d.Review = evidence.Booked, mv.Cause, ReviewAmountMismatch
+		if s.Payment.Status.Final() {
+			s.conflict(d, &mv, s.lateReason())
+		} else if to, ok := s.Payment.Status.Next(NoProof); ok {
+			d.To, d.Effect = to, evidence.Moved
+		}
+	case s.Payment.Status.Open() && s.appliedCount() == 0 && !s.Intent.Conflict:
+		s.pay(d, "money taken")
+	default:
+		s.conflict(d, &mv, s.lateReason())
+	}
+}
+
+func (s Situation) pay(d *Decision, why string) {
+	to, ok := s.Payment.Status.Next(MoneyTaken)
+	if !ok { // canceling, authorized: booked, and only the reversal's or the capture's own result moves them
+		d.Effect, d.Why = evidence.Booked, why
+		return
+	}
+	d.To, d.Effect, d.Why = to, evidence.Moved, why
+	d.Events = append(d.Events, EventPaid)
+}
+
+// conflict keeps money aside that contradicts what is settled, and tells everybody (PROTOCOL E2, E5).
+func (s Situation) conflict(d *Decision, mv *Movement, reason ReviewReason) {
+	if mv != nil {
+		mv.State, mv.Cause = Unapplied, string(reason)
+	}
+	d.Effect, d.Conflict, d.Review = evidence.Conflict, true, reason
+	d.Why = map[ReviewReason]string{
+		ReviewMoneyAfterRefusal: "money moved for a payment that was finally refused",
+		ReviewSecondMovement:    "a second movement for an intent that is paid",
+		ReviewContradiction:     "the acquirer says both paid and refused",
+	}[reason]
+	d.Events = append(d.Events, EventConflict)
+}
+
+func (s Situation) lateReason() ReviewReason {
+	if s.Payment.Status.Refusal() && s.appliedCount() == 0 {
+		return ReviewMoneyAfterRefusal
+	}
+	return ReviewSecondMovement
+}
+
+func (s Situation) appliedCount() int {
+	n := 0
+	for _, m := range s.Movements {
+		if m.State == Applied && !m.Payment.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// movementName is the acquirer's id of the movement; where it gave none, the key, under which it can have only one.
+func movementName(o evidence.Observation, p Payment) string {
+	if o.Reference != "" {
+		return o.Reference
+	}
+	return "key:" + p.AcquirerKey
+}
+
+func (s Situation) refused(d *Decision, o evidence.Observation) {
+	switch {
+	case s.Payment.Status == Declined || s.Payment.Status == Failed || s.Payment.Status == Canceled:
+		d.Effect, d.Why = evidence.Repeat, "refused already"
+	case s.Payment.Status == Paid:
+		if s.Payment.Conflict {
+			d.Effect, d.Why = evidence.Repeat, "the contradiction is open already"
+			return
+		}
+		s.conflict(d, nil, ReviewContradiction)
+	case s.hasMoney():
+		// Money moved under this payment and waits for a person: a refusal beside it contradicts it.
+		s.conflict(d, nil, ReviewContradiction)
+	default:
+		s.end(d, Refused, failureOf(o.Reply, "declined"), EventDeclined)
+		s.gate(d, s.Standing.Contract.RemembersRefusals || s.Standing.Left() <= 1)
+	}
+}
+
+func (s Situation) notExecuted(d *Decision, o evidence.Observation) {
+	if s.Payment.Status.Final() || s.hasMoney() {
+		d.Effect, d.Why = evidence.Behind, "not above the present state"
+		return
+	}
+	fallback := "not_executed"
+	switch {
+	case o.Source == evidence.FromPerson:
+		fallback = "decided_not_executed"
+	case o.Outcome == acquirer.OutcomeNotSent:
+		fallback = "acquirer_unreachable"
+	case o.Outcome == acquirer.OutcomeRejected:
+		fallback = "rejected"
+	}
+	s.end(d, NotExecuted, failureOf(o.Reply, fallback), EventFailed)
+	s.gate(d, o.Outcome == acquirer.OutcomeNotSent || o.Outcome == acquirer.OutcomeRejected)
+}
+
+// hasMoney says whether money that was not given back stands under this payment.
+func (s Situation) hasMoney() bool {
+	for _, m := range s.Movements {
+		if m.Payment == s.Payment.ID && m.State != Returned {
+			return true
+		}
+	}
+	return false
+}
+
+func (s Situation) end(d *Decision, by Cause, f Failure, event EventType) {
+	to, ok := s.Payment.Status.Next(by)
+	if !ok { // the table has no such row: stored, moves nothing
+		d.Effect, d.Why = evidence.Behind, "not above the present state"
+		return
+	}
+	d.To, d.Effect, d.Why, d.Failure = to, evidence.Moved, string(by), f
+	d.Events = append(d.Events, event)
+}
+
+// gate opens the way for the next payment at once, or after the longest flight time (PROTOCOL P6).
+func (s Situation) gate(d *Decision, atOnce bool) {
+	if !d.To.Refusal() || s.Payment.Status.Refusal() {
+		return
+	}
+	opens := s.LastPermitAt.Add(s.Standing.Contract.Flight() + s.Standing.Contract.LookupLag)
+	if atOnce || s.LastPermitAt.IsZero() || s.Now.After(opens) {
+		d.GateOpen = true
+		return
+	}
+	d.GateDue = opens
+}
+
+func (s Situation) unproven(d *Decision, o evidence.Observation) {
+	if s.Payment.Status.Final() {
+		d.Effect, d.Why = evidence.Behind, "not above the present state"
+		return
+	}
+	d.Why = "nothing proven: " + o.Outcome.String()
+	if o.Outcome != acquirer.OutcomePending {
+		if to, ok := s.Payment.Status.Next(NoProof); ok {
+			d.To, d.Effect = to, evidence.Moved
+		}
+	}
+	if o.Inference == evidence.InferGiveUp {
+		d.Review, d.Why = ReviewReason(o.Note), o.Why
+	}
+}
+
+func failureOf(r acquirer.Reply, fallback string) Failure {
+	code := r.Failure
+	if _, known := acquirer.FailureCodes[code]; !known {
+		code = fallback
+	}
+	return Failure{Code: code, Message: acquirer.FailureCodes[code]}
+}

@@ -1,0 +1,109 @@
+package payment
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hapaxpay/hapax/internal/id"
+)
+
+// FingerprintVersion is the version of the encoding below; it is stored beside each fingerprint (PROTOCOL W2).
+const FingerprintVersion = 1
+
+// Fingerprint condenses what the client sent and means: names and values in a fixed order, each as length and value,
+// so that neither formatting, nor the order of members, nor a deploy changes it (PROTOCOL W2).
+// Fields come in pairs name, value; a nil value means "not sent", which differs from an empty one.
+func Fingerprint(fields ...Field) [32]byte {
+	h := sha256.New()
+	for _, f := range fields {
+		writeSized(h, f.Name)
+		if f.Value == nil {
+			writeSized(h, "absent")
+			continue
+		}
+		writeSized(h, "present")
+		writeSized(h, *f.Value)
+	}
+	var out [32]byte
+	h.Sum(out[:0])
+	return out
+}
+
+// Field is one name and value of a fingerprint; Value nil: the client did not send it.
+type Field struct {
+	Name  string
+	Value *string
+}
+
+func writeSized(w interface{ Write([]byte) (int, error) }, s string) {
+	// A hash never fails to write.
+	if _, err := w.Write([]byte(strconv.Itoa(len(s)) + ":" + s)); err != nil {
+		panic(err)
+	}
+}
+
+var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
+
+func digest(length int, parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		writeSized(h, p)
+	}
+	return lowerBase32.EncodeToString(h.Sum(nil))[:length]
+}
+
+// seedLength gives 130 bits: enough that two seeds never meet.
+const seedLength = 26
+
+// KeySeed is the stable name of an intent from which all keys derive (PROTOCOL section 10): a function of the merchant
+// and the client reference, else of the merchant and the idempotency key that created the intent. Never of a row id.
+func KeySeed(merchant id.ID, clientReference, kind, idempotencyKey string) string {
+	if clientReference != "" {
+		return digest(seedLength, "seed", merchant.String(), "reference", clientReference)
+	}
+	return digest(seedLength, "seed", merchant.String(), "key", kind, idempotencyKey)
+}
+
+// ChargeKey is the derived key of the n-th payment's charge.
+func ChargeKey(seed string, n int) string { return fmt.Sprintf("%s:auth:%d", seed, n) }
+
+// EventKey is the derived key of an event.
+func EventKey(seed string, version int64) string { return fmt.Sprintf("%s:event:%d", seed, version) }
+
+// Wire encodes a derived key for an acquirer: opaque, deterministic, scoped by environment and merchant, and within
+// the acquirer's longest key (PROTOCOL D2). Keys shorter than acquirer.MinKeyLength are refused by Contract.Validate.
+func Wire(environment string, merchant id.ID, derived string, longest int) string {
+	return "hpx" + digest(min(longest-3, 52), "wire", environment, merchant.String(), derived)
+}
+
+// LooksLikeCard says whether a text holds 13 to 19 digits in card form with a right check digit, spaces and dashes
+// aside: a card number where a token belongs.
+func LooksLikeCard(s string) bool {
+	digits := strings.Map(func(r rune) rune {
+		if r == ' ' || r == '-' {
+			return -1
+		}
+		return r
+	}, s)
+	if len(digits) < 13 || len(digits) > 19 {
+		return false
+	}
+	sum := 0
+	for i := range len(digits) {
+		c := digits[len(digits)-1-i]
+		if c < '0' || c > '9' {
+			return false
+		}
+		d := int(c - '0')
+		if i%2 == 1 {
+			if d *= 2; d > 9 {
+				d -= 9
+			}
+		}
+		sum += d
+	}
+	return sum%10 == 0
+}
