@@ -115,7 +115,7 @@ func (a acquirer) findByIdempotencyKey(ctx context.Context, ck clientKey) (out o
 	case status >= http.StatusBadRequest:
 		return outcome{}, false, fmt.Errorf("%w: status API answered %d", errAcquirer, status)
 	}
-	out, err = fromReply(reply)
+	out, err = fromList(reply)
 	return out, err == nil, err
 }
 
@@ -155,22 +155,43 @@ func fromHTTPStatus(status int, body string) outcome {
 	}
 }
 
-// fromReply reads a charge. The article looks at nothing but its status and id, so amount and
-// currency are not compared here either.
-func fromReply(reply []byte) (outcome, error) {
-	var charge struct {
-		ID     string `json:"id"`
-		Status string `json:"status"`
+// chargeResponse is a charge of the acquirer. The article looks at nothing but its status and id, so
+// amount and currency are not compared here either.
+type chargeResponse struct {
+	ID     string `json:"id"`
+	Status string `json:"status"`
+}
+
+func (c chargeResponse) outcome() outcome {
+	switch c.Status {
+	case "succeeded":
+		return outcome{kind: success, transactionID: c.ID}
+	case "declined":
+		return outcome{kind: declined, reason: "declined"}
+	default:
+		return outcome{kind: unknown}
 	}
+}
+
+func fromReply(reply []byte) (outcome, error) {
+	var charge chargeResponse
 	if err := json.Unmarshal(reply, &charge); err != nil {
 		return outcome{}, fmt.Errorf("%w: reply is not JSON: %w", errAcquirer, err)
 	}
-	switch charge.Status {
-	case "succeeded":
-		return outcome{kind: success, transactionID: charge.ID}, nil
-	case "declined":
-		return outcome{kind: declined, reason: "declined"}, nil
-	default:
+	return charge.outcome(), nil
+}
+
+// fromList reads the answer of a lookup. The article's acquirer names one charge for a key; this one
+// lists them in the order of their booking, and the last is taken for it.
+func fromList(reply []byte) (outcome, error) {
+	var list struct {
+		Data []chargeResponse `json:"data"`
+	}
+	if err := json.Unmarshal(reply, &list); err != nil {
+		return outcome{}, fmt.Errorf("%w: reply is not JSON: %w", errAcquirer, err)
+	}
+	if len(list.Data) == 0 {
 		return outcome{kind: unknown}, nil
 	}
+	return list.Data[len(list.Data)-1].outcome(), nil
 }

@@ -62,7 +62,7 @@ func TestReadTimeoutIsRetriedWithTheSameIdempotencyKey(t *testing.T) {
 
 func TestStuckPendingAfterCrashIsSettledByReconciliation(t *testing.T) {
 	ck := clientKey{42, "key-3"}
-	acquirer := &fakeAcquirer{lookup: approve}
+	acquirer := &fakeAcquirer{lookup: list}
 	svc, url := start(t, acquirer, Config{Hook: func(point string) {
 		if point == PointBeforeRecord {
 			runtime.Goexit()
@@ -99,7 +99,7 @@ func TestRecoveryIsClaimedByExactlyOneWorker(t *testing.T) {
 		case <-lost:
 		case <-r.Context().Done():
 		}
-		approve(w, r)
+		list(w, r)
 	}}
 	svc, url := start(t, acquirer, Config{})
 	stuck(t, svc, ck, "PENDING", keyInProgress, "1 minute")

@@ -94,7 +94,7 @@ func TestRefusedIntentMayBePaidByAnotherKey(t *testing.T) {
 func TestStaleOwnerGets409AndRecordsNothing(t *testing.T) {
 	ck := clientKey{42, "key"}
 	paused, resume := make(chan struct{}), make(chan struct{})
-	acquirer := &fakeAcquirer{lookup: approve}
+	acquirer := &fakeAcquirer{lookup: list}
 	svc, url := start(t, acquirer, Config{Hook: func(point string) {
 		if point == PointBeforeRecord {
 			close(paused)

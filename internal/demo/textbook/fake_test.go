@@ -59,6 +59,11 @@ func approve(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, `{"id":"A-1","status":"succeeded"}`)
 }
 
+// list answers a lookup with the charge that approve answers.
+func list(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprint(w, `{"data":[{"id":"A-1","status":"succeeded"}]}`)
+}
+
 // start serves one replica and the acquirer over a database of the test's own.
 func start(t *testing.T, acquirer http.Handler, cfg Config) (*Service, string) {
 	t.Helper()
