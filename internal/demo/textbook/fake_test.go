@@ -67,9 +67,15 @@ func list(w http.ResponseWriter, _ *http.Request) {
 // start serves one replica and the acquirer over a database of the test's own.
 func start(t *testing.T, acquirer http.Handler, cfg Config) (*Service, string) {
 	t.Helper()
-	acquirerServer := httptest.NewServer(acquirer)
-	t.Cleanup(acquirerServer.Close)
-	cfg.Pool, cfg.AcquirerURL, cfg.AcquirerSecret = dbtest.Open(t).OwnerPool(t), acquirerServer.URL, "s"
+	server := httptest.NewServer(acquirer)
+	t.Cleanup(server.Close)
+	return startAgainst(t, server.URL, cfg)
+}
+
+// startAgainst serves one replica over a database of the test's own.
+func startAgainst(t *testing.T, acquirerURL string, cfg Config) (*Service, string) {
+	t.Helper()
+	cfg.Pool, cfg.AcquirerURL, cfg.AcquirerSecret = dbtest.Open(t).OwnerPool(t), acquirerURL, "s"
 	svc, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
