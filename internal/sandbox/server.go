@@ -1,0 +1,202 @@
+// Package sandbox is an acquirer that plays money: charges, lookups, a register that is the truth, and faults on demand.
+//
+// Owns its register file, its wire log, its clock, the contract it declares and the faults it was told to play.
+// Never imports anything of the domain: it is the witness against us, and knows only money and the standard library.
+// Read next: charge.go for what happens to a charge, faults.go for the list of faults, docs/sandbox.md for the manual.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+const (
+	readHeaderLimit = 10 * time.Second
+	idleLimit       = 2 * time.Minute
+	maxHeaderBytes  = 16 << 10
+	defaultAddr     = "127.0.0.1:0"
+)
+
+// Config says how a sandbox is opened.
+type Config struct {
+	// Dir holds the register and the wire log. It is made when missing; one
+	// process at a time may have it open.
+	Dir string
+	// Addr is the address to listen on; empty means a free port of 127.0.0.1.
+	// Only loopback is accepted: the control calls ask for no secret.
+	Addr string
+	// Secret is what "Authorization: Bearer" must carry on the acquirer's own
+	// calls. It must not be empty.
+	Secret string
+	// Seed decides which requests a fault with a percentage meets, until a
+	// fault plan brings its own.
+	Seed int64
+	// Now is the clock that the sandbox's own offset is added to; nil means
+	// time.Now.
+	Now func() time.Time
+}
+
+// Server is an open sandbox. It is safe for concurrent use.
+type Server struct {
+	secret   string
+	listener net.Listener
+	http     *http.Server
+	mux      *http.ServeMux
+	clock    *clock
+	book     *book
+	gates    *gates
+	plan     *plan
+
+	stop    chan struct{} // closed by Close: whoever waits gives up
+	closing sync.Once
+	work    sync.WaitGroup // handlers and settlements under way
+	workMu  sync.Mutex     // orders work.Add before work.Wait
+	clockMu sync.Mutex     // one change of the offset at a time
+}
+
+// Open recovers the register and the wire log in cfg.Dir, cuts off a torn last
+// line, and listens. The caller calls Serve, and Close in the end. It fails
+// when the folder is in use, a whole line cannot be read, the address is not a
+// loopback address, or the secret is empty.
+func Open(cfg Config) (*Server, error) {
+	if cfg.Secret == "" {
+		return nil, errors.New("sandbox: the secret is empty")
+	}
+	if cfg.Addr == "" {
+		cfg.Addr = defaultAddr
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("sandbox: make the folder: %w", err)
+	}
+	clk := newClock(cfg.Now)
+	books, err := openBook(cfg.Dir, clk)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := listenLoopback(cfg.Addr)
+	if err != nil {
+		return nil, errors.Join(err, books.close())
+	}
+	s := &Server{
+		secret: cfg.Secret, listener: listener, clock: clk, book: books,
+		gates: newGates(), plan: newPlan(cfg.Seed), stop: make(chan struct{}),
+	}
+	s.mux = s.routes()
+	s.http = &http.Server{
+		Handler: s, ReadHeaderTimeout: readHeaderLimit, IdleTimeout: idleLimit, MaxHeaderBytes: maxHeaderBytes,
+		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+			return context.WithValue(ctx, connectionKey{}, new(connection))
+		},
+	}
+	for _, due := range books.unsettled() {
+		s.settleLater(due)
+	}
+	return s, nil
+}
+
+func listenLoopback(addr string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: listen: %w", err)
+	}
+	if tcp, ok := listener.Addr().(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+		return nil, errors.Join(errors.New("sandbox: only a loopback address is accepted"), listener.Close())
+	}
+	return listener, nil
+}
+
+// Addr is the host and port that the sandbox listens on.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// URL is the address that clients use.
+func (s *Server) URL() string { return "http://" + s.Addr() }
+
+// Serve answers requests until Close; then it returns nil.
+func (s *Server) Serve() error {
+	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Close cuts every connection, wakes whoever waits at a gate or in a delay
+// without booking it, and closes the files. What was answered or booked is on
+// disk already. It may be called twice.
+func (s *Server) Close() error {
+	var err error
+	s.closing.Do(func() {
+		s.workMu.Lock()
+		close(s.stop)
+		s.workMu.Unlock()
+		err = s.http.Close()
+		// The listener is not the http server's before Serve was called.
+		if lerr := s.listener.Close(); lerr != nil && !errors.Is(lerr, net.ErrClosed) {
+			err = errors.Join(err, lerr)
+		}
+		s.work.Wait()
+		err = errors.Join(err, s.book.close())
+	})
+	return err
+}
+
+// begin counts one piece of work that Close waits for; false once Close began.
+func (s *Server) begin() bool {
+	s.workMu.Lock()
+	defer s.workMu.Unlock()
+	select {
+	case <-s.stop:
+		return false
+	default:
+		s.work.Add(1)
+		return true
+	}
+}
+
+func (s *Server) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /charges", s.acquirer(s.postCharge))
+	mux.HandleFunc("GET /charges", s.acquirer(s.findCharges))
+	mux.HandleFunc("GET /charges/{id}", s.acquirer(s.getCharge))
+	mux.HandleFunc("GET /movements", s.acquirer(s.listMovements))
+	mux.HandleFunc("GET /{$}", s.getPage)
+	mux.HandleFunc("GET /register", s.getRegister)
+	mux.HandleFunc("GET /wire", s.getWire)
+	mux.HandleFunc("GET /control/contract", s.getContract)
+	mux.HandleFunc("PUT /control/contract", s.putContract)
+	mux.HandleFunc("GET /control/faults", s.getFaults)
+	mux.HandleFunc("PUT /control/faults", s.putFaults)
+	mux.HandleFunc("GET /control/clock", s.getClock)
+	mux.HandleFunc("PUT /control/clock", s.putClock)
+	mux.HandleFunc("GET /control/waiting", s.getWaiting)
+	mux.HandleFunc("POST /control/release/{gate}", s.postRelease)
+	// What nobody answers is still on the wire.
+	mux.HandleFunc("/", s.acquirer(func(w http.ResponseWriter, _ *request) {
+		refuse(w, http.StatusNotFound, "not_found", "no such call")
+	}))
+	return mux
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.begin() {
+		abort(w)
+		return
+	}
+	defer s.work.Done()
+	s.mux.ServeHTTP(w, r)
+}
+
+type connectionKey struct{}
+
+// connection counts the requests of one network connection, which come one
+// after another (HTTP/1.1).
+type connection struct{ requests int }
