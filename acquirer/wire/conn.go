@@ -108,13 +108,14 @@ func (s *sending) answered() {
 // beginWrite allows the one write of the call. The hook runs before the decision, so that a pause there is seen.
 func (s *sending) beginWrite(size int) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.mayWrite(); err != nil {
+	err := s.mayWrite()
+	s.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	s.mu.Unlock()
 	s.client.cfg.Hook(s.ctx, PointBeforeWrite)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err := s.mayWrite(); err != nil {
 		return err
 	}
