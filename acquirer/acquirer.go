@@ -109,6 +109,8 @@ type Reply struct {
 	RequestID string
 	// RawHash is the SHA-256 of the raw body.
 	RawHash [32]byte
+	// Answered says that a complete answer was read: a repeat in the same request would learn nothing new (PROTOCOL A3).
+	Answered bool
 	// BytesWritten counts request bytes that left, by the connection.
 	BytesWritten int64
 	// RedirectURL is the payer's page, when one is needed.

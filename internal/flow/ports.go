@@ -121,6 +121,11 @@ type Tx interface {
 	// DuePayments reads up to limit payments that are due by themselves (gates), moving their due time by postpone.
 	DuePayments(ctx context.Context, limit, perMerchant int, postpone time.Duration) ([]payment.Payment, error)
 
+	// PaymentsByAcquirerKey reads, without locking, the payments that sent these keys.
+	PaymentsByAcquirerKey(ctx context.Context, merchant id.ID, keys []string) ([]payment.Payment, error)
+
+	// UncomparedAccounts reads up to limit unpaused accounts whose lost interval of this epoch was not compared yet.
+	UncomparedAccounts(ctx context.Context, epoch int64, limit int) ([]Account, error)
 	// Accounts reads the acquirer accounts of the merchants.
 	Accounts(ctx context.Context, merchants []id.ID) ([]Account, error)
 	// MarkCompared says that the lost interval of the epoch was compared for the account. It ends the database's hold
