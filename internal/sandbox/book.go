@@ -40,6 +40,7 @@ type Charge struct {
 // or removed.
 type Movement struct {
 	ID             string         `json:"id"`
+	Charge         string         `json:"charge"` // id of the charge that moved it
 	Reference      string         `json:"reference"`
 	IdempotencyKey string         `json:"idempotency_key"`
 	Kind           string         `json:"kind"`

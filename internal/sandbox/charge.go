@@ -267,7 +267,7 @@ func bookingOf(in chargeInput, p play, now time.Time) (entry, error) {
 }
 
 func movementOf(c Charge, at time.Time) *Movement {
-	return &Movement{ID: newID("mv_"), Reference: c.Reference, IdempotencyKey: c.IdempotencyKey, Kind: KindCharge,
+	return &Movement{ID: newID("mv_"), Charge: c.ID, Reference: c.Reference, IdempotencyKey: c.IdempotencyKey, Kind: KindCharge,
 		Amount: c.Amount, Currency: c.Currency, At: at}
 }
 

@@ -136,7 +136,7 @@ var onceReplies = map[string]*reply{
 	"400": jsonError(http.StatusBadRequest, "malformed", "the front layer could not read the request"),
 	"401": jsonError(http.StatusUnauthorized, "unauthorized", "the front layer does not know the secret"),
 	"403": jsonError(http.StatusForbidden, "forbidden", "the front layer refuses this client"),
-	"404": jsonError(http.StatusNotFound, "not_found", "the front layer has no such call"),
+	"404": jsonError(http.StatusNotFound, "no_such_call", "the front layer has no such call"),
 	"409": inFlight,
 	"422": jsonError(http.StatusUnprocessableEntity, "invalid_value", "the front layer refuses a value"),
 	"429": withHeader(jsonError(http.StatusTooManyRequests, "rate_limited", "too many requests"), "Retry-After", "1"),

@@ -180,7 +180,7 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("POST /control/release/{gate}", s.postRelease)
 	// What nobody answers is still on the wire.
 	mux.HandleFunc("/", s.acquirer(func(w http.ResponseWriter, _ *request) {
-		refuse(w, http.StatusNotFound, "not_found", "no such call")
+		refuse(w, http.StatusNotFound, "no_such_call", "no such call")
 	}))
 	return mux
 }
