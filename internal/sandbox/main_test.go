@@ -25,6 +25,7 @@ type fixture struct {
 	t *testing.T
 	*Client
 	server *Server
+	dir    string
 	ctx    context.Context
 	charge *http.Client
 }
@@ -41,7 +42,7 @@ func startIn(t *testing.T, dir string) *fixture {
 	go func() { served <- server.Serve() }()
 	ctx, cancel := context.WithTimeout(t.Context(), testLimit)
 	control, charging := &http.Transport{}, &http.Transport{}
-	f := &fixture{t: t, server: server, ctx: ctx, charge: &http.Client{Transport: charging, CheckRedirect: noRedirect},
+	f := &fixture{t: t, server: server, dir: dir, ctx: ctx, charge: &http.Client{Transport: charging, CheckRedirect: noRedirect},
 		Client: &Client{Base: server.URL(), HTTP: &http.Client{Transport: control}}}
 	t.Cleanup(func() {
 		cancel()
@@ -201,4 +202,21 @@ func neither() Contract {
 	terms := DefaultContract()
 	terms.KeysHonoured = false
 	return terms
+}
+
+func (f *fixture) release(gate string, n int) {
+	f.t.Helper()
+	released, err := f.Release(f.ctx, gate, n)
+	f.ok(err)
+	if n > 0 && released != n {
+		f.t.Fatalf("released %d at %s, want %d", released, gate, n)
+	}
+}
+
+// movedWithin waits for the n-th movement.
+func (f *fixture) movedWithin(n int) {
+	f.t.Helper()
+	_, err := f.WaitMovements(f.ctx, n)
+	f.ok(err)
+	f.moved(n)
 }

@@ -48,9 +48,7 @@ var methodTests = map[string]func(*fixture){
 		f.want(f.get("/charges?idempotency_key=k1"), 404)
 		f.wantCode(f.post(f.ctx, "k1", body), 409, "in_flight")
 		f.ok(f.Advance(f.ctx, 30*time.Second))
-		if _, err := f.WaitMovements(f.ctx, 1); err != nil {
-			f.t.Fatal(err)
-		}
+		f.movedWithin(1)
 		f.want(f.post(f.ctx, "k1", body), 200)
 		f.moved(1)
 	},
@@ -61,9 +59,7 @@ var methodTests = map[string]func(*fixture){
 		f.want(f.post(f.ctx, "k1", body), 200) // overtakes the first one
 		f.moved(1)
 		f.ok(f.Advance(f.ctx, time.Minute))
-		if _, err := f.WaitMovements(f.ctx, 2); err != nil {
-			f.t.Fatal(err)
-		}
+		f.movedWithin(2)
 	},
 	"pm_slow_<ms>": func(f *fixture) {
 		begun := time.Now()
@@ -80,9 +76,7 @@ var methodTests = map[string]func(*fixture){
 			f.t.Errorf("answer: %+v", c)
 		}
 		f.ok(f.Advance(f.ctx, time.Minute))
-		if _, err := f.WaitMovements(f.ctx, 1); err != nil {
-			f.t.Fatal(err)
-		}
+		f.movedWithin(1)
 		if now := f.want(f.get("/charges/"+c.ID), 200).charge(f.t); now.Status != StatusSucceeded {
 			f.t.Errorf("after a minute: %+v", now)
 		}
