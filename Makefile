@@ -1,0 +1,49 @@
+# Go and PostgreSQL's binaries are all that is needed. Where PostgreSQL is
+# missing, `make run` and `make test` say what to install, and install it
+# themselves on Debian as root.
+
+GO          ?= go
+STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+SQLC         = github.com/sqlc-dev/sqlc/cmd/sqlc@v1.31.1
+TOOLS        = $(CURDIR)/.cache/tools
+
+# One private PostgreSQL for all test processes of a command.
+WITH_DB = $(GO) run ./internal/devdb/cmd/testdb --
+
+# Packages whose code runs concurrently; those that exist are tested with -race.
+RACE = $(addsuffix /...,$(addprefix ./,$(wildcard internal/operation internal/flow internal/sweep \
+       internal/sandbox acquirer internal/httpapi)))
+
+.PHONY: run build test race check vet staticcheck gofmt arch generate
+
+run: build ## everything on this machine: PostgreSQL, sandbox acquirer, API, workers
+	./bin/hapax dev
+
+build:
+	$(GO) build -o bin/hapax ./cmd/hapax
+
+test: ## every test
+	$(WITH_DB) $(GO) test ./...
+
+race: ## the concurrent packages under the race detector
+	$(WITH_DB) $(GO) test -race $(RACE)
+
+check: vet staticcheck gofmt arch ## everything that reads the code
+
+vet:
+	$(GO) vet ./...
+
+staticcheck:
+	GOBIN=$(TOOLS) $(GO) install $(STATICCHECK)
+	$(TOOLS)/staticcheck ./...
+
+gofmt:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || echo .)); \
+	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
+
+arch:
+	$(GO) test ./internal/archtest/...
+
+generate: ## code from internal/store/queries; building sqlc takes minutes
+	$(GO) run $(SQLC) generate
+	sha256sum sqlc.yaml internal/store/migrations/*.sql internal/store/queries/*.sql > internal/store/dbgen/INPUTS.sha256
