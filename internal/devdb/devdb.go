@@ -57,6 +57,23 @@ type Config struct {
 	Binaries Binaries
 }
 
+// DefaultDir is where a private cluster lives when nothing else is configured:
+// below the user's data folder, and for root, whose home the server's account
+// cannot enter, below /var/lib.
+func DefaultDir() (string, error) {
+	if os.Geteuid() == 0 {
+		return "/var/lib/hapax/postgres", nil
+	}
+	if data := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(data) {
+		return filepath.Join(data, "hapax", "postgres"), nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(home, ".local", "share", "hapax", "postgres"), nil
+}
+
 // Server is a running (or stopped) private cluster.
 type Server struct {
 	cfg      Config

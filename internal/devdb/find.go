@@ -37,9 +37,11 @@ func (b Binaries) path(name string) string { return filepath.Join(b.Dir, name) }
 // /usr/lib/postgresql/*/bin (newest first), and in the folder that
 // `pg_config --bindir` names. The first complete set of version 15 or later
 // wins. The error wraps ErrNoPostgres and says what to install.
-func Find(ctx context.Context) (Binaries, error) {
+func Find(ctx context.Context) (Binaries, error) { return pick(ctx, candidates(ctx)) }
+
+func pick(ctx context.Context, dirs []string) (Binaries, error) {
 	var looked []string
-	for _, dir := range candidates(ctx) {
+	for _, dir := range dirs {
 		major, err := inspect(ctx, dir)
 		if err == nil {
 			return Binaries{Dir: dir, Major: major}, nil
