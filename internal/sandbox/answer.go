@@ -85,7 +85,7 @@ func (s *Server) deliver(w http.ResponseWriter, r *request, p play, answer *repl
 		abort(w)
 	case p.way == reset:
 		abort(w)
-	case p.way == dropAfterOK:
+	case p.way == dropKept:
 		drop(w)
 	default:
 		answer.send(w)

@@ -18,10 +18,10 @@ const (
 type way int
 
 const (
-	answered    way = iota
-	silent          // no answer until the client goes away
-	reset           // the connection is reset without an answer
-	dropAfterOK     // a kept connection is closed without an answer
+	answered way = iota
+	silent       // no answer until the client goes away
+	reset        // the connection is reset without an answer
+	dropKept     // a kept connection is closed without an answer
 )
 
 // play is what happens to one request besides what the contract says. Plays
@@ -66,12 +66,12 @@ func (p play) and(q play) play {
 	return p
 }
 
-func second[T comparable](first, second T) T {
+func second[T comparable](one, other T) T {
 	var none T
-	if second == none {
-		return first
+	if other == none {
+		return one
 	}
-	return second
+	return other
 }
 
 // fault is one row of the documented list. A name ends in "<…>" where it takes
@@ -116,7 +116,7 @@ var faultList = []fault{
 	{name: "409_in_flight", method: true, play: fixed(play{cover: inFlight})},
 	{name: "<status>_once", method: true, play: onceWithStatus},
 	{name: "forget_key", method: true, play: fixed(play{forgetKey: true})},
-	{name: "drop_kept_executed", play: fixed(play{way: dropAfterOK})},
+	{name: "drop_kept_executed", play: fixed(play{way: dropKept})},
 	{name: "dark", both: true, play: fixed(play{way: silent})},
 	{name: "hold_before", gate: true},
 	{name: "hold_during", gate: true},

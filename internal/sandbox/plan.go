@@ -159,7 +159,7 @@ func (r *armedRule) meets(m meeting) bool {
 		r.IdempotencyKey != "" && r.IdempotencyKey != m.key,
 		r.Reference != "" && r.Reference != m.reference,
 		!r.until.IsZero() && !m.now.Before(r.until),
-		r.play.way == dropAfterOK && !m.kept,
+		r.play.way == dropKept && !m.kept,
 		r.Times > 0 && r.met >= r.Times:
 		return false
 	case r.skipped < r.Skip:
