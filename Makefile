@@ -44,6 +44,6 @@ gofmt:
 arch:
 	$(GO) test ./internal/archtest/...
 
-generate: ## code from internal/store/queries; building sqlc takes minutes
-	$(GO) run $(SQLC) generate
-	sha256sum sqlc.yaml internal/store/migrations/*.sql internal/store/queries/*.sql > internal/store/dbgen/INPUTS.sha256
+generate: ## code from the SQL of internal/store; building sqlc takes minutes
+	GOBIN=$(TOOLS) $(GO) install $(SQLC)
+	PATH="$(TOOLS):$$PATH" sh internal/store/gen.sh

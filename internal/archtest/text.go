@@ -31,48 +31,43 @@ func words(t *Tree) (found []string) {
 	return found
 }
 
-// inputsFile lists the hashes of what the generated code was made from, as
-// `sha256sum` prints them; `make generate` writes it.
-const inputsFile = "internal/store/dbgen/INPUTS.sha256"
+// inputsFile holds the hash of what the generated code was made from: the
+// migrations, the queries and sqlc.yaml, one after another, each folder sorted
+// by name. internal/store/gen.sh writes it.
+const (
+	inputsFile = "internal/store/dbgen/INPUTS.sha256"
+	inputsConf = "internal/store/sqlc.yaml"
+)
 
-// staleInputs finds inputs of the generated code that changed since.
-func staleInputs(t *Tree) (found []string) {
-	list := t.find(inputsFile)
-	if list == nil {
-		if slices.ContainsFunc(t.Names, func(name string) bool { return path.Dir(name) == path.Dir(inputsFile) }) {
-			return []string{inputsFile + ": missing beside generated code; run `make generate`"}
-		}
+var inputDirs = []string{"internal/store/migrations", "internal/store/queries"}
+
+// staleInputs finds generated code whose inputs changed since.
+func staleInputs(t *Tree) []string {
+	conf, want := t.find(inputsConf), t.find(inputsFile)
+	if conf == nil {
 		return nil
 	}
-	listed := map[string]string{}
-	for _, line := range strings.Split(strings.TrimSpace(list.Src), "\n") {
-		hash, name, ok := strings.Cut(line, "  ")
-		if !ok {
-			return []string{inputsFile + ": not as sha256sum prints it"}
-		}
-		listed[name] = hash
+	if want == nil {
+		return []string{inputsFile + ": missing beside " + inputsConf + "; run `make generate`"}
 	}
-	for _, f := range t.Files {
-		if !isInput(f.Path) {
-			continue
+	hash := sha256.New()
+	for _, dir := range inputDirs {
+		var files []*File
+		for _, f := range t.Files {
+			if f.Dir() == dir && path.Ext(f.Path) == ".sql" {
+				files = append(files, f)
+			}
 		}
-		sum := sha256.Sum256([]byte(f.Src))
-		if listed[f.Path] != hex.EncodeToString(sum[:]) {
-			found = append(found, f.Path+": changed after code was generated from it; run `make generate`")
+		slices.SortFunc(files, func(a, b *File) int { return strings.Compare(a.Path, b.Path) })
+		for _, f := range files {
+			hash.Write([]byte(f.Src)) // a hash never fails
 		}
-		delete(listed, f.Path)
 	}
-	for name := range listed {
-		found = append(found, name+": code was generated from it, but it is gone; run `make generate`")
+	hash.Write([]byte(conf.Src))
+	if hex.EncodeToString(hash.Sum(nil)) != strings.TrimSpace(want.Src) {
+		return []string{inputsFile + ": migrations, queries or sqlc.yaml changed after code was generated; run `make generate`"}
 	}
-	slices.Sort(found)
-	return found
-}
-
-func isInput(name string) bool {
-	dir := path.Dir(name)
-	return name == "sqlc.yaml" || name == "internal/store/sqlc.yaml" ||
-		path.Ext(name) == ".sql" && (dir == "internal/store/queries" || dir == "internal/store/migrations")
+	return nil
 }
 
 func (t *Tree) find(name string) *File {
