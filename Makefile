@@ -4,7 +4,7 @@
 
 GO          ?= go
 STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-SQLC         = github.com/sqlc-dev/sqlc/cmd/sqlc@v1.31.1
+SQLC         = github.com/sqlc-dev/sqlc/cmd/sqlc@v1.30.0
 TOOLS        = $(CURDIR)/.cache/tools
 
 # One private PostgreSQL for all test processes of a command.

@@ -12,7 +12,9 @@ var Hapax = Rules{
 	Service: devdb.RoleService,
 	Console: devdb.RoleConsole,
 	GlobalTables: map[string]string{
-		"database_epoch": "one row for the whole database: which server this is",
+		"database_epoch":   "one row for the whole database: which server this is (A8)",
+		"schema_migration": "one row for each migration of the whole database",
+		"migration_lease":  "one row, whose lock is the right to migrate: no advisory lock is needed",
 	},
 	GlobalIndexes: map[string]string{},
 	Triggers:      map[string]string{},
