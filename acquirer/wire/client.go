@@ -152,26 +152,30 @@ func (c *Client) Do(ctx context.Context, call Call) Result {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
+	s.finish()
 	return s.result(res, err)
 }
 
-// result settles what left and how far the call came.
+// result says what left and how far the call came, once it is finished.
 func (s *sending) result(res Result, err error) Result {
-	written, connected := s.finish()
-	if written == 0 {
-		if err == nil {
-			err = ErrUnasked
-		}
-		res = Result{Sent: NotSent, Phase: PhaseWrite, Err: err}
-		if !connected {
-			res.Phase = PhaseConnect
-		}
-		return res
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused != nil {
+		err = s.refused
+	} else if s.bytes == 0 && err == nil {
+		err = ErrUnasked
 	}
-	res.Sent, res.BytesWritten, res.Err = PartlyOrFullySent, written, err
+	if s.refused != nil || s.bytes == 0 {
+		res = Result{} // whatever was read answers nothing
+	}
+	res.BytesWritten, res.Err, res.Complete = s.bytes, err, err == nil
 	switch {
-	case err == nil:
-		res.Phase, res.Complete = PhaseDone, true
+	case s.conn == nil:
+		res.Sent, res.Phase = NotSent, PhaseConnect
+	case s.bytes == 0:
+		res.Sent, res.Phase = NotSent, PhaseWrite
+	case res.Complete:
+		res.Phase = PhaseDone
 	case res.Status != 0:
 		res.Phase = PhaseBody
 	default:

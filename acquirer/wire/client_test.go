@@ -4,8 +4,10 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -76,6 +78,28 @@ func TestPointsAroundOneWrite(t *testing.T) {
 		if !slices.Equal(points, []string{PointBeforeWrite, PointAfterWrite}) {
 			t.Errorf("body of %d: points %v", size, points)
 		}
+	}
+}
+
+// An answer is not used before the after-write point has passed, however fast it came.
+func TestAnswerWaitsForAfterWrite(t *testing.T) {
+	replied := make(chan struct{})
+	p := newPeer(t, false, func(c *peerConn) { c.request(); c.reply(200, ""); close(replied); c.request() })
+	var passed atomic.Bool
+	client := newClient(t, p, func(cfg *Config) {
+		cfg.Hook = func(_ context.Context, point string) {
+			if point != PointAfterWrite {
+				return
+			}
+			<-replied
+			for range 10000 { // leaves the answer room to overtake
+				runtime.Gosched()
+			}
+			passed.Store(true)
+		}
+	})
+	if res := client.Do(t.Context(), charge("k")); !res.Complete || !passed.Load() {
+		t.Errorf("after-write passed: %v, %+v", passed.Load(), res)
 	}
 }
 

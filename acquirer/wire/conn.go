@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http/httptrace"
 	"sync"
@@ -13,7 +14,7 @@ import (
 // passes here, so here is the one place that can say: this call has written before, or its permit is over.
 type conn struct {
 	net.Conn
-	socket       *socket // the lowest layer; counts what TLS made of the request
+	socket       *socket // the lowest layer, below TLS
 	writeTimeout time.Duration
 	holder       atomic.Pointer[sending] // the call that obtained this connection; nil while it is idle
 }
@@ -24,7 +25,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	if s == nil {
 		return 0, errNoCall
 	}
-	if err := s.beginWrite(len(p)); err != nil {
+	if err := s.beginWrite(c, len(p)); err != nil {
 		return 0, err
 	}
 	before := c.socket.written.Load()
@@ -40,10 +41,16 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// socket counts the bytes that the kernel took.
+// socket counts the bytes that the kernel took and gave.
 type socket struct {
 	net.Conn
-	written atomic.Int64
+	written, read atomic.Int64
+}
+
+func (s *socket) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	s.read.Add(int64(n))
+	return n, err
 }
 
 func (s *socket) Write(p []byte) (int, error) {
@@ -64,7 +71,9 @@ type sending struct {
 	conn    *conn         // obtained last
 	attempt chan struct{} // last write; closed when it ended, after-write hook included
 	bytes   int64         // of that write: its length while it runs, then what left
-	over    bool          // Do has decided what left; nothing may leave any more
+	heard   int64         // what its socket had read when that write began
+	over    bool          // nothing may leave any more: Do has decided what left, or the call was refused
+	refused error         // why
 	timer   *time.Timer
 }
 
@@ -96,17 +105,20 @@ func (s *sending) release() {
 	}
 }
 
-// answered sees the first byte of a response. One that comes before the request belongs to somebody else's question.
+// answered sees the first byte of a response, on the goroutine that reads the connection. If the socket has given
+// nothing since the request was written, the response was there before: a second answer to an earlier call, or
+// a peer that speaks unasked. It must not settle this call, and the connection must go: the answer to this call would
+// settle the next one.
 func (s *sending) answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bytes == 0 {
-		s.refuse(ErrUnasked)
+	if s.bytes == 0 || s.conn.socket.read.Load() == s.heard {
+		s.refuse(errors.Join(ErrUnasked, s.conn.socket.Close()))
 	}
 }
 
 // beginWrite allows the one write of the call. The hook runs before the decision, so that a pause there is seen.
-func (s *sending) beginWrite(size int) error {
+func (s *sending) beginWrite(c *conn, size int) error {
 	s.mu.Lock()
 	err := s.mayWrite()
 	s.mu.Unlock()
@@ -125,7 +137,7 @@ func (s *sending) beginWrite(size int) error {
 		}
 	}
 	s.attempt = make(chan struct{})
-	s.bytes = int64(size)
+	s.bytes, s.heard = int64(size), c.socket.read.Load()
 	return nil
 }
 
@@ -143,7 +155,7 @@ func (s *sending) mayWrite() error {
 
 // refuse ends the call with a reason. The caller holds the mutex.
 func (s *sending) refuse(reason error) error {
-	s.over = true
+	s.over, s.refused = true, reason
 	s.stopTimer()
 	s.cancel(reason)
 	return reason
@@ -195,12 +207,11 @@ func (s *sending) stopTimer() {
 	}
 }
 
-// finish closes the call for every later write and says what left.
-func (s *sending) finish() (bytes int64, connected bool) {
+// finish closes the call for every later write.
+func (s *sending) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = true
 	s.stopTimer()
 	s.release()
-	return s.bytes, s.conn != nil
 }

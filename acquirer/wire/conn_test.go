@@ -17,7 +17,7 @@ import (
 var seed = flag.Uint64("wire.seed", uint64(time.Now().UnixNano()), "seed of the connection storm")
 
 // fates are what the peer of the storm does with a request; the request names its own.
-var fates = []string{"answer", "answer", "answer", "answer-then-close", "drop", "reset"}
+var fates = []string{"answer", "answer", "answer", "answer-twice", "answer-then-close", "drop", "reset"}
 
 type stormBook struct {
 	mu       sync.Mutex
@@ -40,7 +40,12 @@ func (b *stormBook) serve(c *peerConn) {
 			c.reset()
 			return
 		}
-		c.reply(200, r.Header.Get("Idempotency-Key"))
+		key := r.Header.Get("Idempotency-Key")
+		answer := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(key), key)
+		if r.Header.Get("Fate") == "answer-twice" {
+			answer += answer // the next call on this connection must not take the second one
+		}
+		c.say(answer)
 		if r.Header.Get("Fate") == "answer-then-close" {
 			return // without saying so: the client finds a dying kept connection
 		}
@@ -198,12 +203,13 @@ func TestOtherConnectionWhenNothingLeft(t *testing.T) {
 	}
 }
 
-// An answer that comes before the request answers somebody else; a charge must not believe it.
+// An answer that comes before the request answers somebody else; a charge must not believe it. It is not complete, so
+// that only the guard can end the call.
 func TestAnswerBeforeTheRequest(t *testing.T) {
 	speak := make(chan struct{})
 	p := newPeer(t, false, func(c *peerConn) {
 		<-speak
-		c.reply(200, `{"status":"captured"}`)
+		c.say("HTTP/1.1 200 OK\r\n")
 		c.request()
 	})
 	client := newClient(t, p, func(cfg *Config) {
@@ -215,8 +221,40 @@ func TestAnswerBeforeTheRequest(t *testing.T) {
 	res := client.Do(t.Context(), charge("k"))
 	client.Close()
 	p.stop()
-	if res.Sent != NotSent || res.Status != 0 || res.Body != nil || !errors.Is(res.Err, ErrUnasked) || p.bytes.Load() != 0 {
+	if res.Sent != NotSent || res.Status != 0 || !errors.Is(res.Err, ErrUnasked) || p.bytes.Load() != 0 {
 		t.Errorf("%d bytes arrived: %+v", p.bytes.Load(), res)
+	}
+}
+
+// A response that the reader had before the request was written is refused even when the request has left since;
+// one for which the socket gave bytes afterwards is taken.
+func TestLeftoverAnswer(t *testing.T) {
+	client := newClient(t, newPeer(t, false, echo), nil)
+	for _, after := range []int64{0, 1} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		ours, theirs := net.Pipe()
+		c := &conn{Conn: ours, socket: &socket{Conn: ours}}
+		c.socket.read.Store(100)
+		s := &sending{client: client, ctx: ctx, cancel: cancel}
+		s.obtained(httptrace.GotConnInfo{Conn: c})
+		if err := s.beginWrite(c, 10); err != nil {
+			t.Fatal(err)
+		}
+		s.endWrite(10, nil)
+		c.socket.read.Add(after)
+		s.answered()
+		s.finish()
+		res := s.result(Result{Status: 402}, nil)
+		cancel(nil)
+		if taken := res.Complete && res.Status == 402; taken != (after > 0) || res.Sent != PartlyOrFullySent || res.BytesWritten != 10 {
+			t.Errorf("%d bytes read after the write: %+v", after, res)
+		}
+		if err := ours.SetDeadline(time.Time{}); (err == nil) != (after > 0) {
+			t.Errorf("%d bytes read after the write, then the connection: %v", after, err)
+		}
+		if err := errors.Join(ours.Close(), theirs.Close()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -235,9 +273,7 @@ func TestWriteOutsideACall(t *testing.T) {
 	defer cancel(nil)
 	s := &sending{client: client, ctx: ctx, cancel: cancel}
 	s.obtained(httptrace.GotConnInfo{Conn: nc})
-	if written, connected := s.finish(); written != 0 || !connected {
-		t.Errorf("finish: %d %v", written, connected)
-	}
+	s.finish()
 	nc.(*conn).holder.Store(s) // as if the write had begun before finish unbound it
 	if _, err := nc.Write([]byte("x")); !errors.Is(err, errCallOver) {
 		t.Errorf("call over: %v", err)

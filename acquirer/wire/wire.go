@@ -67,8 +67,8 @@ const (
 	PhaseDone     Phase = "done"     // response read fully
 )
 
-// Result is what one call proved. Status, Header and Body are empty when nothing was sent: what a peer says
-// without being asked answers nothing.
+// Result is what one call proved. Status, Header and Body are empty when nothing was sent, or when the response was
+// there before the request: what a peer says without being asked answers nothing.
 type Result struct {
 	Sent         Sent
 	BytesWritten int64 // request bytes handed to the connection; an upper bound while a write had not returned
@@ -103,7 +103,7 @@ var (
 	ErrReadTimeout = errors.New("wire: read timeout")
 	// ErrRepeat: the request was sent, its connection died, and the HTTP library tried to send it again (PROTOCOL A2).
 	ErrRepeat = errors.New("wire: repeat refused, the request has left before")
-	// ErrUnasked: the peer answered before the request was written. Nothing was sent.
+	// ErrUnasked: the response was there before the request, so it answers something else. Sent is as the counter says.
 	ErrUnasked = errors.New("wire: answer before the request")
 )
 
