@@ -37,51 +37,67 @@ type Extra struct {
 	RedirectURL string // the payer's page; empty: none
 }
 
-type failureView struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
+// FailureBody is the form in which a payment's refusal leaves the house.
+type FailureBody struct {
+	Code    string `json:"code" doc:"Stable code of the reason"`
+	Message string `json:"message" doc:"The reason in words"`
 }
 
-// paymentView has the members of API.md in its order.
-type paymentView struct {
+// PaymentBody is the form in which a payment leaves the house: the members of API.md in its order. The contract in
+// api/openapi.yaml is written from its tags.
+type PaymentBody struct {
 	ID                string       `json:"id"`
-	Object            string       `json:"object"`
+	Object            string       `json:"object" enum:"payment"`
 	PaymentIntent     string       `json:"payment_intent"`
 	ClientReference   *string      `json:"client_reference"`
 	Customer          *string      `json:"customer"`
-	N                 int          `json:"n"`
-	Flow              string       `json:"flow"`
-	Status            string       `json:"status"`
-	Conflict          bool         `json:"conflict"`
-	Amount            int64        `json:"amount"`
-	CapturedAmount    int64        `json:"captured_amount"`
-	RefundedAmount    int64        `json:"refunded_amount"`
-	Currency          string       `json:"currency"`
+	N                 int          `json:"n" doc:"Ordinal of this payment within its intent, from 1"`
+	Flow              string       `json:"flow" enum:"direct,hosted"`
+	Status            string       `json:"status" enum:"pending,registered,unknown,authorized,paid,canceling,declined,failed,canceled" doc:"paid, declined, failed and canceled are final"`
+	Conflict          bool         `json:"conflict" doc:"The acquirer's answers contradict each other; a person decides"`
+	Amount            int64        `json:"amount" doc:"Minor units"`
+	CapturedAmount    int64        `json:"captured_amount" doc:"Minor units that were taken"`
+	RefundedAmount    int64        `json:"refunded_amount" doc:"Minor units that were given back"`
+	Currency          string       `json:"currency" doc:"ISO 4217, upper case"`
 	AcquirerAccount   string       `json:"acquirer_account"`
-	AcquirerReference *string      `json:"acquirer_reference"`
-	RedirectURL       string       `json:"redirect_url,omitempty"`
-	Failure           *failureView `json:"failure,omitempty"`
-	Explanation       string       `json:"explanation"`
-	CreatedAt         string       `json:"created_at"`
-	UpdatedAt         string       `json:"updated_at"`
+	AcquirerReference *string      `json:"acquirer_reference" doc:"The acquirer's id, once known"`
+	RedirectURL       string       `json:"redirect_url,omitempty" doc:"Where the payer goes on"`
+	Failure           *FailureBody `json:"failure,omitempty"`
+	Explanation       string       `json:"explanation" doc:"What the status means and what to do, in words"`
+	CreatedAt         string       `json:"created_at" format:"date-time"`
+	UpdatedAt         string       `json:"updated_at" format:"date-time"`
 }
 
-type intentView struct {
+// IntentBody is the form in which an intent leaves the house.
+type IntentBody struct {
 	ID              string          `json:"id"`
-	Object          string          `json:"object"`
+	Object          string          `json:"object" enum:"payment_intent"`
 	ClientReference *string         `json:"client_reference"`
 	Customer        *string         `json:"customer"`
 	Description     *string         `json:"description"`
-	Metadata        json.RawMessage `json:"metadata"`
-	Amount          int64           `json:"amount"`
-	Currency        string          `json:"currency"`
-	CaptureMethod   string          `json:"capture_method"`
-	PayBefore       string          `json:"pay_before"`
-	Version         int             `json:"version"`
-	Conflict        bool            `json:"conflict"`
-	Payments        []paymentView   `json:"payments"`
-	CreatedAt       string          `json:"created_at"`
-	UpdatedAt       string          `json:"updated_at"`
+	Metadata        json.RawMessage `json:"metadata" doc:"As it was sent, numbers with all their digits"`
+	Amount          int64           `json:"amount" doc:"Minor units"`
+	Currency        string          `json:"currency" doc:"ISO 4217, upper case"`
+	CaptureMethod   string          `json:"capture_method" enum:"automatic,manual"`
+	PayBefore       string          `json:"pay_before" format:"date-time" doc:"No payment begins after this"`
+	Version         int             `json:"version" doc:"Grows with each amendment, from 1"`
+	Conflict        bool            `json:"conflict" doc:"A person decides; no payment begins meanwhile"`
+	Payments        []PaymentBody   `json:"payments" nullable:"false"`
+	CreatedAt       string          `json:"created_at" format:"date-time"`
+	UpdatedAt       string          `json:"updated_at" format:"date-time"`
+}
+
+// PaymentReading is what a look-up of one payment finds.
+type PaymentReading struct {
+	Intent  payment.Intent
+	Payment payment.Payment
+	Extra   Extra
+}
+
+// IntentReading is what a look-up of one intent finds, its payments in order of their ordinals.
+type IntentReading struct {
+	Intent   payment.Intent
+	Payments []PaymentReading
 }
 
 // Payment renders one payment of the intent, amounts in minor units. The same arguments give the same bytes.
@@ -92,27 +108,40 @@ func Payment(i payment.Intent, p payment.Payment, x Extra) []byte {
 // Intent renders an intent with its payments in the order given; the metadata keep their digits as they were sent.
 // It panics if the metadata are not JSON: the edge stores nothing else, so that the row is damaged.
 func Intent(i payment.Intent, payments []payment.Payment) []byte {
-	v := intentView{
+	r := IntentReading{Intent: i}
+	for _, p := range payments {
+		r.Payments = append(r.Payments, PaymentReading{Intent: i, Payment: p})
+	}
+	return r.JSON()
+}
+
+// JSON renders the payment as Payment does.
+func (r PaymentReading) JSON() []byte { return Payment(r.Intent, r.Payment, r.Extra) }
+
+// JSON renders the intent as Intent does, with what stands beside each payment.
+func (r IntentReading) JSON() []byte {
+	i := r.Intent
+	v := IntentBody{
 		ID: i.ID.Text(id.Intent), Object: "payment_intent",
 		ClientReference: orNull(i.ClientReference), Customer: orNull(i.Customer), Description: orNull(i.Description),
 		Metadata: json.RawMessage("{}"),
 		Amount:   i.Amount.Minor(), Currency: i.Amount.Currency().String(),
 		CaptureMethod: string(i.Capture), PayBefore: Time(i.PayBefore),
 		Version: i.Version, Conflict: i.Conflict,
-		Payments:  make([]paymentView, 0, len(payments)),
+		Payments:  make([]PaymentBody, 0, len(r.Payments)),
 		CreatedAt: Time(i.CreatedAt), UpdatedAt: Time(i.UpdatedAt),
 	}
 	if len(i.Metadata) > 0 {
 		v.Metadata = i.Metadata
 	}
-	for _, p := range payments {
-		v.Payments = append(v.Payments, viewPayment(i, p, Extra{}))
+	for _, p := range r.Payments {
+		v.Payments = append(v.Payments, viewPayment(i, p.Payment, p.Extra))
 	}
 	return encode(v)
 }
 
-func viewPayment(i payment.Intent, p payment.Payment, x Extra) paymentView {
-	v := paymentView{
+func viewPayment(i payment.Intent, p payment.Payment, x Extra) PaymentBody {
+	v := PaymentBody{
 		ID: p.ID.Text(id.Payment), Object: "payment", PaymentIntent: i.ID.Text(id.Intent),
 		ClientReference: orNull(i.ClientReference), Customer: orNull(i.Customer),
 		N: p.N, Flow: string(p.Flow), Status: string(p.Status), Conflict: p.Conflict,
@@ -124,7 +153,7 @@ func viewPayment(i payment.Intent, p payment.Payment, x Extra) paymentView {
 		CreatedAt:   Time(p.CreatedAt), UpdatedAt: Time(p.UpdatedAt),
 	}
 	if p.Failure.Code != "" {
-		v.Failure = &failureView{p.Failure.Code, p.Failure.Message}
+		v.Failure = &FailureBody{p.Failure.Code, p.Failure.Message}
 	}
 	if p.Conflict {
 		v.Explanation = conflictWords
@@ -132,30 +161,32 @@ func viewPayment(i payment.Intent, p payment.Payment, x Extra) paymentView {
 	return v
 }
 
-type problemView struct {
-	Type      string `json:"type"`
+// ProblemBody is an RFC 9457 document with the members that Hapax adds. It never holds the refused value.
+type ProblemBody struct {
+	Type      string `json:"type" doc:"urn:hapax:problem: and the code"`
 	Title     string `json:"title"`
 	Status    int    `json:"status"`
 	Detail    string `json:"detail"`
-	Code      string `json:"code"`
-	Field     string `json:"field,omitempty"`
-	Link      string `json:"link,omitempty"`
+	Code      string `json:"code" doc:"Stable: decide by this one"`
+	Field     string `json:"field,omitempty" doc:"The member, parameter or header that was refused"`
+	Link      string `json:"link,omitempty" doc:"Path of the payment or intent to look at"`
 	RequestID string `json:"request_id"`
-	Do        string `json:"do"`
+	Do        string `json:"do" doc:"What to do next"`
 }
 
 // Problem renders a refusal as an RFC 9457 document, for application/problem+json.
 func Problem(p *problem.Problem, requestID string) []byte {
 	row := p.Row()
-	return encode(problemView{
+	return encode(ProblemBody{
 		Type: ProblemType + string(row.Code), Title: row.Title, Status: row.Status, Detail: p.Detail,
 		Code: string(row.Code), Field: p.Field, Link: p.Link, RequestID: requestID, Do: row.Do,
 	})
 }
 
-type unknownView struct {
-	Object      string `json:"object"`
-	Status      string `json:"status"`
+// UnknownBody is told with 202 when not even the state of the operation can be read.
+type UnknownBody struct {
+	Object      string `json:"object" enum:"operation"`
+	Status      string `json:"status" enum:"unknown"`
 	Explanation string `json:"explanation"`
 	KeyHash     string `json:"idempotency_key_hash"`
 }
@@ -163,9 +194,24 @@ type unknownView struct {
 // UnknownOperation renders what a client is told with 202 when not even the state of the operation can be read:
 // the outcome of the claim's COMMIT is unknown, or the database failed after a permit (PROTOCOL section 2, K10).
 func UnknownOperation(keyHash string) []byte {
-	return encode(unknownView{"operation", "unknown",
+	return encode(UnknownBody{"operation", "unknown",
 		"It is not known whether this request had an effect. Repeat the same key, or look it up by ?idempotency_key=; do not start another payment.",
 		keyHash})
+}
+
+type listView struct {
+	Data       []json.RawMessage `json:"data"`
+	HasMore    bool              `json:"has_more"`
+	NextCursor *string           `json:"next_cursor"`
+}
+
+// List renders a page of rendered items; next is the cursor of the page after it, empty for the last one.
+func List(items [][]byte, next string) []byte {
+	v := listView{Data: make([]json.RawMessage, 0, len(items)), HasMore: next != "", NextCursor: orNull(next)}
+	for _, item := range items {
+		v.Data = append(v.Data, item)
+	}
+	return encode(v)
 }
 
 // Time gives the one form in which a time leaves the house: RFC 3339, UTC, six decimals; the zero time gives "".

@@ -37,6 +37,8 @@ const (
 	RateLimited          Code = "rate_limited"
 	TryAgain             Code = "try_again"
 	SendsOnHold          Code = "sends_on_hold"
+	MethodNotAllowed     Code = "method_not_allowed"
+	Internal             Code = "internal"
 )
 
 // Row is one line of the table: how a code is told.
@@ -56,6 +58,7 @@ var Table = []Row{
 	{Unauthenticated, 401, "The API key is missing, unknown, expired or revoked.", "Send Authorization: Bearer with a valid key."},
 	{Forbidden, 403, "The API key does not allow this.", "Use a key that does."},
 	{NotFound, 404, "There is no such thing, or it is not yours.", "Check the identifier and the mode (test or live) of your API key."},
+	{MethodNotAllowed, 405, "This path does not take this method.", "See the Allow header."},
 	{OperationInProgress, 409, "The first request with this key is still being worked on.", "Repeat the same key after Retry-After. This is not a refusal."},
 	{PaymentOpen, 409, "The intent has a live payment with other parameters.", "Look at the linked payment; do not start another."},
 	{AlreadyPaid, 409, "The intent is paid.", "Stop repeating; look at the linked payment."},
@@ -70,6 +73,7 @@ var Table = []Row{
 	{InvalidValue, 422, "A value is not acceptable.", "Correct the named field; nothing was done."},
 	{LooksLikeCardNumber, 422, "A field holds what looks like a card number.", "Send the acquirer's token. Never send card numbers here."},
 	{RateLimited, 429, "Too many requests.", "Slow down; repeat the same key after Retry-After. This request did nothing."},
+	{Internal, 500, "Something failed on our side; whether this request had an effect is not known.", "Repeat the same key; do not start another payment. The fault is logged under request_id."},
 	{TryAgain, 503, "The service could not begin; this request did nothing.", "Repeat the same key after Retry-After."},
 	{SendsOnHold, 503, "Sending is on hold after a database failover; this request did nothing.", "Repeat the same key after Retry-After."},
 }
