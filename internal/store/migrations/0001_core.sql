@@ -56,7 +56,7 @@ CREATE TABLE payment_intent (
   PRIMARY KEY (merchant_id, id)
 ) WITH (fillfactor = 80);
 CREATE UNIQUE INDEX payment_intent_reference ON payment_intent (merchant_id, client_reference) WHERE client_reference IS NOT NULL;
-CREATE UNIQUE INDEX payment_intent_seed ON payment_intent (merchant_id, key_seed);
+-- The seed needs no unique index: it is a function of the reference, or of the command, and both are unique.
 CREATE INDEX payment_intent_customer ON payment_intent (merchant_id, customer, id) WHERE customer IS NOT NULL;
 
 -- One row for each version, with the command that made it: the identity that outlives the operation (K8).
@@ -123,12 +123,13 @@ CREATE TABLE payment (
 -- P1, I-2: one payment per intent that is not proven to be refused. Success does not touch this index.
 CREATE UNIQUE INDEX payment_one_live ON payment (merchant_id, intent_id) WHERE refused_at IS NULL;
 -- acquirer_reference is learned on success: its index would cost each success a full update, so support searches movement.
-CREATE INDEX payment_due ON payment (due_at) WHERE due_at IS NOT NULL;
+CREATE INDEX payment_due ON payment (merchant_id, due_at) WHERE due_at IS NOT NULL;
 
 CREATE TABLE operation (
   merchant_id         uuid        NOT NULL REFERENCES merchant,
-  kind                text        NOT NULL,
-  idempotency_key     text        NOT NULL CHECK (idempotency_key <> '' AND octet_length(idempotency_key) <= 255),
+  -- Compared as bytes, so that the order of locks is one and the same in SQL and in Go (P4).
+  kind                text        COLLATE "C" NOT NULL,
+  idempotency_key     text        COLLATE "C" NOT NULL CHECK (idempotency_key <> '' AND octet_length(idempotency_key) <= 255),
   id                  uuid        NOT NULL,
   fingerprint         bytea       NOT NULL CHECK (length(fingerprint) = 32),
   fingerprint_version smallint    NOT NULL,
@@ -168,8 +169,8 @@ CREATE TABLE operation (
   -- A1: nothing may be sent that is not stored.
   CONSTRAINT operation_request   CHECK (sends = 0 OR (acquirer_key IS NOT NULL AND request_body IS NOT NULL AND account_id IS NOT NULL))
 ) WITH (fillfactor = 50);
--- K7: everything unfinished has a due time, and one loop finds it.
-CREATE INDEX operation_due ON operation (due_at) WHERE state <> 'completed';
+-- K7: everything unfinished has a due time, and one loop finds it, merchant by merchant, so that none starves (S2).
+CREATE INDEX operation_due ON operation (merchant_id, due_at) WHERE state <> 'completed';
 -- K8: purge.
 CREATE INDEX operation_expired ON operation (expires_at) WHERE state = 'completed';
 CREATE INDEX operation_payment ON operation (merchant_id, payment_id) WHERE payment_id IS NOT NULL;
@@ -212,19 +213,20 @@ CREATE TABLE evidence (
   class               text        NOT NULL CHECK (class <> ''), -- O3, I-19
   code                text,
   failure             text,
+  message             text,
   reference           text,
   our_reference       text,
   amount              bigint,
   currency            text,
   acquirer_request_id text,
-  raw_hash            bytea,
+  raw_hash            bytea       CHECK (length(raw_hash) = 32),
   bytes_written       bigint      NOT NULL DEFAULT 0,
   asked_at            timestamptz,
+  moved_at            timestamptz, -- of a movement, as the acquirer tells it
   fence               bigint      NOT NULL DEFAULT 0,
   inference           text        NOT NULL DEFAULT '',
   effect              text        NOT NULL CHECK (effect IN ('moved', 'booked', 'repeat', 'behind', 'noted', 'stale_owner', 'conflict')),
   why                 text        NOT NULL,
-  status_after        text,
   person              text,
   note                text,
   request_id          text,
@@ -328,7 +330,7 @@ CREATE TABLE decision (
 
 -- One row for the whole database: which server this is, as far as anybody has acknowledged (A8).
 CREATE TABLE database_epoch (
-  only              boolean     PRIMARY KEY DEFAULT true CHECK (only),
+  singleton         boolean     PRIMARY KEY DEFAULT true CHECK (singleton),
   epoch             bigint      NOT NULL CHECK (epoch > 0),
   system_identifier text        NOT NULL,
   timeline          int         NOT NULL,
@@ -348,3 +350,5 @@ GRANT SELECT ON ALL TABLES IN SCHEMA public TO hapax_console;
 REVOKE SELECT ON api_key, acquirer_account FROM hapax_console;
 GRANT UPDATE ON merchant, api_key, acquirer_account, payment_intent, payment, operation, movement, review, database_epoch TO hapax_service;
 GRANT DELETE ON operation TO hapax_service;
+-- What the schema says about itself is written by the migration alone; which server this is, only changed.
+REVOKE INSERT ON schema_migration, migration_lease, database_epoch FROM hapax_service;

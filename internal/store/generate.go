@@ -1,0 +1,3 @@
+package store
+
+//go:generate ./gen.sh
