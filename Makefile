@@ -38,7 +38,7 @@ staticcheck:
 	$(TOOLS)/staticcheck ./...
 
 gofmt:
-	@unformatted=$$(gofmt -l $$(git ls-files '*.go' 2>/dev/null || echo .)); \
+	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l $$(git ls-files '*.go' 2>/dev/null || echo .)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted by gofmt:"; echo "$$unformatted"; exit 1; fi
 
 arch:

@@ -22,6 +22,8 @@ var ErrMayNotInstall = errors.New("packages are installed only on Debian as root
 // InstallHint says in one line what to install on this machine.
 func InstallHint() string {
 	switch {
+	case isDebian() && os.Geteuid() != 0:
+		return "install it: sudo apt-get update && sudo apt-get install -y postgresql"
 	case isDebian():
 		return "install it: apt-get update && apt-get install -y postgresql"
 	case runtime.GOOS == "darwin":
@@ -34,20 +36,16 @@ func InstallHint() string {
 // CanInstall tells whether InstallDebian may try: Debian or a child of it, as root.
 func CanInstall() bool { return isDebian() && os.Geteuid() == 0 }
 
-// InstallDebian installs PostgreSQL by apt-get, without questions and without
-// starting Debian's own cluster. Output goes to out. It returns
+// InstallDebian installs PostgreSQL by apt-get, without questions. A cluster of
+// Debian's own, should the package make one, is neither used nor touched later.
+// Output goes to out. It returns
 // ErrMayNotInstall where it may not, and leaves the machine as apt-get left it
 // on any other failure.
 func InstallDebian(ctx context.Context, out io.Writer) error {
-	return installDebian(ctx, out, "postgresql")
-}
-
-func installDebian(ctx context.Context, out io.Writer, packages ...string) error {
 	if !CanInstall() {
 		return fmt.Errorf("%w; %s", ErrMayNotInstall, InstallHint())
 	}
-	install := append([]string{"install", "-y", "--no-install-recommends"}, packages...)
-	for _, args := range [][]string{{"update", "-q"}, install} {
+	for _, args := range [][]string{{"update", "-q"}, {"install", "-y", "-q", "--no-install-recommends", "postgresql"}} {
 		if err := aptGet(ctx, out, args...); err != nil {
 			return err
 		}
@@ -59,7 +57,7 @@ func aptGet(ctx context.Context, out io.Writer, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, installLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "apt-get", args...)
-	// The package would otherwise create and start a cluster of its own.
+	// Runlevel 1 asks the package not to start a server of its own.
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Run(); err != nil {
