@@ -1,0 +1,63 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hapaxpay/hapax/acquirer"
+)
+
+// Settings are what an account of the sandbox says about itself, checked.
+type Settings struct {
+	URL      string // where the sandbox listens; checked further by the transport
+	Contract acquirer.Contract
+}
+
+const (
+	// maxURL bounds the address, in bytes.
+	maxURL = 2048
+	// maxSecret bounds the secret, in bytes.
+	maxSecret = 1024
+)
+
+// ParseSettings reads {"url": "http://…", "contract": {…}} strictly: unknown and repeated members fail. "contract" may
+// be left out, and so may each of its members: identity (key, reference, none), key_window, remembers_refusals,
+// before_execution, max_flight, max_processing, lookup_by_key, lookup_by_reference, lookup_lag, not_found_final,
+// lists_movements, parallel, repeat_budget. Times are written like "24h".
+func ParseSettings(raw []byte) (Settings, error) {
+	s := Settings{Contract: DefaultContract()}
+	given, err := object(raw)
+	if err != nil {
+		return Settings{}, fmt.Errorf("sandbox: settings: %w", err)
+	}
+	for name, value := range given {
+		switch name {
+		case "url":
+			s.URL, _ = text(value)
+		case "contract":
+			err = change(&s.Contract, value)
+		default:
+			err = errors.New("a member that is not known")
+		}
+		if err != nil {
+			return Settings{}, fmt.Errorf("sandbox: settings: %w", err)
+		}
+	}
+	if len(s.URL) > maxURL || !visible(s.URL) {
+		return Settings{}, errors.New("sandbox: settings: url is missing, too long, or not visible ASCII")
+	}
+	return s, nil
+}
+
+// readSecret reads {"secret": "…"}. No error holds what was read.
+func readSecret(raw []byte) (string, error) {
+	given, err := object(raw)
+	if err != nil {
+		return "", fmt.Errorf("sandbox: secrets: %w", err)
+	}
+	secret, ok := text(given["secret"])
+	if !ok || len(given) != 1 || len(secret) > maxSecret || !visible(secret) {
+		return "", errors.New(`sandbox: secrets: not {"secret": "…"} with visible ASCII`)
+	}
+	return secret, nil
+}
