@@ -36,6 +36,12 @@ type LockedIntent struct {
 	MoneyOn id.ID
 }
 
+// Attempt is a payment with its intent.
+type Attempt struct {
+	Intent  payment.Intent
+	Payment payment.Payment
+}
+
 // CommandRef names a row by the command that created it (PROTOCOL K8).
 type CommandRef struct {
 	Merchant  id.ID
@@ -85,6 +91,8 @@ type Tx interface {
 	// BindOperations writes what a newly claimed operation is about and what it will send, and counts the first permit
 	// (sends = 1, permit times now()) where Action is not empty (PROTOCOL A0).
 	BindOperations(ctx context.Context, rows []operation.Operation) error
+	// ReadPayments reads, without locking, the payments that exist, each with its intent.
+	ReadPayments(ctx context.Context, rows []Row) ([]Attempt, error)
 	// LockPayments locks in order and reads the payments that exist; their intents must be locked before.
 	LockPayments(ctx context.Context, rows []Row) ([]payment.Payment, error)
 	// SavePayments applies guarded updates. Zero rows for one of them is an error: the caller holds the lock.
@@ -92,6 +100,8 @@ type Tx interface {
 	// OpenOperations locks in order and reads the unfinished operations of the payments.
 	OpenOperations(ctx context.Context, payments []Row) ([]operation.Operation, error)
 
+	// MovementByID reads one movement, without locking it: whoever changes it holds its review.
+	MovementByID(ctx context.Context, row Row) (payment.Movement, bool, error)
 	// MovementsOf reads the movements of the intents, and those without a payment whose key is one of the keys.
 	MovementsOf(ctx context.Context, intents []Row, keys []string) ([]payment.Movement, error)
 	// InsertMovements books movements; (merchant, account, reference, kind) decides. The result says which are new.
@@ -107,10 +117,11 @@ type Tx interface {
 
 	// OpenReviews inserts entries; at most one open entry for payment or movement, and reason, exists. The result says which are new.
 	OpenReviews(ctx context.Context, rows []payment.Review) ([]bool, error)
-	// LockReview locks one entry.
+	// ReadReview reads one entry without locking it; LockReview locks it, after intent, payment and operation.
+	ReadReview(ctx context.Context, row Row) (payment.Review, bool, error)
 	LockReview(ctx context.Context, row Row) (payment.Review, bool, error)
-	// ReviewsOf reads the open entries of an intent.
-	ReviewsOf(ctx context.Context, intents []Row) ([]payment.Review, error)
+	// ReviewsOf reads the open entries of the intents, and of the movements.
+	ReviewsOf(ctx context.Context, intents, movements []Row) ([]payment.Review, error)
 	// CloseReviews marks entries decided: DecidedAt becomes now(), Decision is written.
 	CloseReviews(ctx context.Context, rows []payment.Review) error
 	// InsertDecision keeps a person's decision, with its command identity, for ever.

@@ -176,6 +176,7 @@ const (
 	PointAfterClaim   = "after-claim"
 	PointBeforeWrite  = "before-write"
 	PointAfterWrite   = "after-write"
+	PointAfterReply   = "after-reply"
 	PointBeforeLookup = "before-lookup"
 	PointAfterLookup  = "after-lookup"
 	PointBeforePermit = "before-permit"
@@ -186,5 +187,5 @@ const (
 )
 
 // Points lists every crash point.
-var Points = []string{PointAfterClaim, PointBeforeWrite, PointAfterWrite, PointBeforeLookup, PointAfterLookup,
+var Points = []string{PointAfterClaim, PointBeforeWrite, PointAfterWrite, PointAfterReply, PointBeforeLookup, PointAfterLookup,
 	PointBeforePermit, PointAfterPermit, PointBeforeRecord, PointInRecord, PointAfterRecord}

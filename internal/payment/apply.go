@@ -28,6 +28,8 @@ type Decision struct {
 	// GateOpen and GateDue say when the next payment of the intent may start, for refusals (PROTOCOL P6).
 	GateOpen bool
 	GateDue  time.Time
+	// OpenGate opens the gate of a payment that was refused before.
+	OpenGate bool
 	// Book is money to be booked for the first time; Adopt is booked money without a payment that turns out to be this one's.
 	Book     *Movement
 	Adopt    *Movement
@@ -144,8 +146,9 @@ func movementName(o evidence.Observation, p Payment) string {
 
 func (s Situation) refused(d *Decision, o evidence.Observation) {
 	switch {
-	case s.Payment.Status == Declined || s.Payment.Status == Failed || s.Payment.Status == Canceled:
+	case s.Payment.Status.Refusal():
 		d.Effect, d.Why = evidence.Repeat, "refused already"
+		s.openGate(d, o)
 	case s.Payment.Status == Paid:
 		if s.Payment.Conflict {
 			d.Effect, d.Why = evidence.Repeat, "the contradiction is open already"
@@ -164,6 +167,7 @@ func (s Situation) refused(d *Decision, o evidence.Observation) {
 func (s Situation) notExecuted(d *Decision, o evidence.Observation) {
 	if s.Payment.Status.Final() || s.hasMoney() {
 		d.Effect, d.Why = evidence.Behind, "not above the present state"
+		s.openGate(d, o)
 		return
 	}
 	fallback := "not_executed"
@@ -182,7 +186,8 @@ func (s Situation) notExecuted(d *Decision, o evidence.Observation) {
 // hasMoney says whether money that was not given back stands under this payment.
 func (s Situation) hasMoney() bool {
 	for _, m := range s.Movements {
-		if m.Payment == s.Payment.ID && m.State != Returned {
+		mine := m.Payment == s.Payment.ID || m.Payment.IsZero() && m.AcquirerKey == s.Payment.AcquirerKey
+		if mine && m.State != Returned {
 			return true
 		}
 	}
@@ -212,9 +217,25 @@ func (s Situation) gate(d *Decision, atOnce bool) {
 	d.GateDue = opens
 }
 
+// openGate lets the next payment start when, the longest flight time after the refusal, a lookup still says refused or
+// a person says so (PROTOCOL P6 d). No permit is granted after a refusal, so the refusal is not earlier than the last one.
+func (s Situation) openGate(d *Decision, o evidence.Observation) {
+	if !s.Payment.Status.Refusal() || s.Payment.GateOpen || s.hasMoney() {
+		return
+	}
+	quiet := s.Payment.RefusedAt.Add(s.Standing.Contract.Flight() + s.Standing.Contract.LookupLag)
+	late := o.Source == evidence.FromLookup && o.AskedAt.After(quiet)
+	if late || o.Source == evidence.FromPerson {
+		d.OpenGate, d.Why = true, "nothing can arrive any more: the intent is free"
+	}
+}
+
 func (s Situation) unproven(d *Decision, o evidence.Observation) {
 	if s.Payment.Status.Final() {
 		d.Effect, d.Why = evidence.Behind, "not above the present state"
+		if o.Inference == evidence.InferGiveUp && s.Payment.Status.Refusal() {
+			d.Review, d.Why = ReviewReason(o.Note), o.Why
+		}
 		return
 	}
 	d.Why = "nothing proven: " + o.Outcome.String()

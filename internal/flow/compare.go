@@ -1,0 +1,156 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/internal/evidence"
+	"github.com/hapaxpay/hapax/internal/ledger"
+	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/payment"
+)
+
+// Limits of the comparison after a failover.
+const (
+	compareAccounts = 16
+	compareBatch    = 64
+)
+
+// CompareLost compares the lost interval of a failover or restore with the movements of each acquirer account, so that
+// every movement is attributed or in review, and ends the hold (PROTOCOL A8, I-18). It returns how many accounts it
+// compared; an account whose acquirer lists no movements waits for a person (`hapax epoch acknowledge`).
+func (f *Flow) CompareLost(ctx context.Context) (int, error) {
+	var g operation.Guard
+	var accounts []Account
+	err := f.store.InTx(ctx, "uncompared", func(ctx context.Context, tx Tx) (err error) {
+		if g, err = tx.Guard(ctx); err != nil || !g.Held {
+			return err
+		}
+		accounts, err = tx.UncomparedAccounts(ctx, g.Epoch, compareAccounts)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	done := 0
+	var first error
+	for _, a := range accounts {
+		ok, err := f.compare(ctx, g, a)
+		if err != nil && first == nil {
+			first = err
+		}
+		if ok {
+			done++
+		}
+	}
+	return done, first
+}
+
+func (f *Flow) compare(ctx context.Context, g operation.Guard, a Account) (bool, error) {
+	adapter, err := f.acquirers.For(a)
+	if err != nil {
+		return false, err
+	}
+	c := adapter.Contract()
+	if !c.ListsMovements {
+		return false, nil
+	}
+	margin := c.Flight() + c.LookupLag
+	from, to := g.LostFrom.Add(-margin), g.LostTo.Add(margin)
+	if g.Now.Before(to) {
+		return false, nil // what left before the failover may still arrive
+	}
+	moved, err := adapter.Movements(ctx, from, to)
+	if err != nil {
+		return false, fmt.Errorf("movements of account %s: %w", a.ID, err)
+	}
+	for len(moved) > 0 {
+		n := min(compareBatch, len(moved))
+		if err := f.attribute(ctx, a, c, moved[:n], g.Now); err != nil {
+			return false, err
+		}
+		moved = moved[n:]
+	}
+	err = f.store.InTx(ctx, "compared", func(ctx context.Context, tx Tx) error {
+		return tx.MarkCompared(ctx, Row{a.Merchant, a.ID}, g.Epoch)
+	})
+	return err == nil, err
+}
+
+// attribute applies movements to the payments whose keys they carry, and keeps the others aside with a review.
+func (f *Flow) attribute(ctx context.Context, a Account, c acquirer.Contract, moved []acquirer.Movement, asked time.Time) error {
+	return f.store.InTx(ctx, "attribute", func(ctx context.Context, tx Tx) error {
+		g, err := tx.Guard(ctx)
+		if err != nil {
+			return err
+		}
+		keys := make([]string, len(moved))
+		for n, m := range moved {
+			keys[n] = m.OurReference
+		}
+		found, err := tx.PaymentsByAcquirerKey(ctx, a.Merchant, keys)
+		if err != nil {
+			return err
+		}
+		byKey := map[string]payment.Payment{}
+		for _, p := range found {
+			byKey[p.AcquirerKey] = p
+		}
+		var truths []truth
+		var strays []acquirer.Movement
+		for _, m := range moved {
+			if m.Kind != acquirer.MovementCharge {
+				continue // what gives money back belongs to operations of its own
+			}
+			p, ok := byKey[m.OurReference]
+			if !ok {
+				strays = append(strays, m)
+				continue
+			}
+			truths = append(truths, truth{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: c,
+				observations: []evidence.Observation{f.movementSeen(p, m, asked)}})
+		}
+		for _, t := range truths { // one after another: two movements of one payment must see each other
+			if err := f.apply(ctx, tx, g, []truth{t}); err != nil {
+				return err
+			}
+		}
+		return f.keepAside(ctx, tx, g, a, strays)
+	})
+}
+
+func (f *Flow) movementSeen(p payment.Payment, m acquirer.Movement, asked time.Time) evidence.Observation {
+	return evidence.Observation{Merchant: p.Merchant, ID: f.rt.NewID(), Intent: p.Intent, Payment: p.ID, Account: p.Account,
+		Source: evidence.FromMovements, AskedAt: asked, MovedAt: m.At, Reply: acquirer.Reply{Outcome: acquirer.OutcomeSucceeded,
+			Class: "listed_movement", Reference: m.Reference, OurReference: m.OurReference, Amount: m.Amount}}
+}
+
+// keepAside books movements that fit no payment of ours, each with a review (PROTOCOL I-14).
+func (f *Flow) keepAside(ctx context.Context, tx Tx, g operation.Guard, a Account, strays []acquirer.Movement) error {
+	w := &writes{f: f, g: g}
+	rows := make([]payment.Movement, len(strays))
+	for n, m := range strays {
+		rows[n] = payment.Movement{Merchant: a.Merchant, ID: f.rt.NewID(), Account: a.ID, Reference: m.Reference, Kind: m.Kind,
+			AcquirerKey: m.OurReference, Amount: m.Amount, State: payment.Unapplied, Cause: string(payment.ReviewUnattributed), At: m.At}
+	}
+	fresh, err := tx.InsertMovements(ctx, rows)
+	if err != nil {
+		return err
+	}
+	for n, m := range rows {
+		if !fresh[n] {
+			continue
+		}
+		s := ledger.Subject{Merchant: m.Merchant, Account: m.Account, Base: unattributedBase(m)}
+		w.post(ledger.ReceivedUnapplied(s, m.Reference, m.Amount))
+		w.movementReview(m, "money moved at the acquirer under a key of which this database has no payment")
+		o := f.movementSeen(payment.Payment{Merchant: m.Merchant, Account: m.Account}, strays[n], g.Now)
+		o.Effect, o.Why = evidence.Booked, m.Cause
+		w.evidence = append(w.evidence, o)
+	}
+	return w.flush(ctx, tx)
+}
+
+func unattributedBase(m payment.Movement) string { return "account:" + m.Account.String() }

@@ -1,0 +1,280 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/internal/evidence"
+	"github.com/hapaxpay/hapax/internal/ledger"
+	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/payment"
+	"github.com/hapaxpay/hapax/internal/present"
+	"github.com/hapaxpay/hapax/internal/problem"
+)
+
+// Allowed lists the verdicts that fit a reason (PROTOCOL section 14). Giving money back by an operation of our own is
+// the compensation, which is not a verdict: it has a key and a call.
+var Allowed = map[payment.ReviewReason][]string{
+	payment.ReviewNoProof:           {VerdictAskAgain, VerdictPaid, VerdictNotExecuted},
+	payment.ReviewWindowOver:        {VerdictAskAgain, VerdictPaid, VerdictNotExecuted},
+	payment.ReviewProcessingTooLong: {VerdictAskAgain, VerdictPaid, VerdictNotExecuted},
+	payment.ReviewRepeatsForbidden:  {VerdictAskAgain, VerdictPaid, VerdictNotExecuted},
+	payment.ReviewAmountMismatch:    {VerdictApply, VerdictReturned},
+	payment.ReviewMoneyAfterRefusal: {VerdictApply, VerdictReturned},
+	payment.ReviewSecondMovement:    {VerdictReturned},
+	payment.ReviewUnattributed:      {VerdictReturned},
+	payment.ReviewContradiction:     {VerdictDismiss},
+}
+
+// Consequence says in words what a verdict does.
+var Consequence = map[string]string{
+	VerdictAskAgain:    "the acquirer is asked again from now on; nothing is sent",
+	VerdictPaid:        "the payment becomes paid, with the acquirer's reference that you give; the books show the money",
+	VerdictNotExecuted: "the payment becomes failed; the intent is free for another payment once nothing can arrive any more",
+	VerdictApply:       "the money that was kept aside is credited to the merchant for this order",
+	VerdictReturned:    "the books show that the money was given back at the acquirer by hand",
+	VerdictDismiss:     "the conflict is closed; the present state stands",
+}
+
+// decideReview is the kind decide_review: a person's decision is evidence like any other, and finishes in its claim.
+type decideReview struct{ f *Flow }
+
+// Unconfirmed implements operation.Handler.
+func (k *decideReview) Unconfirmed(r operation.Request) operation.Answer { return unconfirmed(r) }
+
+// Current implements operation.Handler. The operation finishes in its claim: an unfinished one is never seen.
+func (k *decideReview) Current(_ context.Context, _ Tx, op operation.Operation) (operation.Answer, error) {
+	return unconfirmed(operation.Request{Ref: op.Ref}), nil
+}
+
+// Open carries decisions out, one after another.
+func (k *decideReview) Open(ctx context.Context, tx Tx, g operation.Guard, openings []*operation.Opening) error {
+	for _, o := range openings {
+		if err := k.one(ctx, tx, g, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *decideReview) one(ctx context.Context, tx Tx, g operation.Guard, o *operation.Opening) error {
+	c := o.Request.Payload.(DecideReviewCommand)
+	old, found, err := tx.DecisionByCommand(ctx, commandRefs([]*operation.Opening{o})[0])
+	if err != nil {
+		return err
+	}
+	if found {
+		late(o, old)
+		return nil
+	}
+	r, found, err := tx.ReadReview(ctx, Row{c.Merchant, c.Review})
+	if err != nil {
+		return err
+	}
+	if p := k.check(c, r, found); p != nil {
+		o.Refusal = p
+		return nil
+	}
+	w, err := k.carryOut(ctx, tx, g, c, r)
+	if err != nil {
+		return err
+	}
+	if r, _, err = tx.LockReview(ctx, Row{c.Merchant, c.Review}); err != nil {
+		return err
+	}
+	if w == nil || !r.DecidedAt.IsZero() {
+		o.Refusal = problem.New(problem.InvalidValue, "The review is decided already, or this verdict does not fit it any more.").On("verdict")
+		return nil
+	}
+	r.Decision = c.Verdict
+	w.closed = append(w.closed, r)
+	if err := w.flush(ctx, tx); err != nil {
+		return err
+	}
+	d := Decision{Merchant: c.Merchant, ID: k.f.rt.NewID(), Review: c.Review, By: command(o.Request), Verdict: c.Verdict,
+		Reference: c.Reference, Person: c.Person, Second: c.Second, Reason: c.Reason, At: g.Now}
+	if err := tx.InsertDecision(ctx, d); err != nil {
+		return err
+	}
+	o.Verdict, o.Op.Intent, o.Op.Payment = operation.Finish, r.Intent, r.Payment
+	o.Op.AnswerStatus, o.Op.AnswerBody = 201, present.Decision(d.ID, d.Review, d.Verdict, d.Person, d.Reason, d.At)
+	return nil
+}
+
+// late answers the repeat of a decision whose operation was purged (PROTOCOL K8).
+func late(o *operation.Opening, d Decision) {
+	if d.By.Fingerprint != o.Request.Fingerprint {
+		o.Refusal = problem.New(problem.KeyReuse, "")
+		return
+	}
+	o.Replay = &operation.Answer{Status: 201, Body: present.Decision(d.ID, d.Review, d.Verdict, d.Person, d.Reason, d.At),
+		Final: true, Replayed: true}
+}
+
+func (k *decideReview) check(c DecideReviewCommand, r payment.Review, found bool) *problem.Problem {
+	switch {
+	case !found:
+		return problem.New(problem.NotFound, "There is no such review.")
+	case !r.DecidedAt.IsZero():
+		return problem.New(problem.InvalidValue, "The review is decided already.").On("review")
+	case c.Person == "":
+		return problem.New(problem.InvalidValue, "A decision names its person.").On("person")
+	case c.Reason == "":
+		return problem.New(problem.InvalidValue, "A decision has a reason.").On("reason")
+	case c.Verdict == VerdictPaid && c.Reference == "":
+		return problem.New(problem.InvalidValue, "To say that it is paid, give the acquirer's reference.").On("reference")
+	case k.f.cfg.SecondPerson && c.Verdict != VerdictAskAgain && (c.Second == "" || c.Second == c.Person):
+		return problem.New(problem.InvalidValue, "This decision needs a second person.").On("second_person")
+	}
+	for _, v := range Allowed[r.Reason] {
+		if v == c.Verdict {
+			return nil
+		}
+	}
+	return problem.New(problem.InvalidValue, "This verdict does not fit the reason of the review.").On("verdict")
+}
+
+// carryOut collects what the verdict writes; nil when it does not fit what is true under the locks.
+func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c DecideReviewCommand, r payment.Review) (*writes, error) {
+	if r.Payment.IsZero() {
+		w := &writes{f: k.f, g: g}
+		m, found, err := tx.MovementByID(ctx, Row{c.Merchant, r.Movement})
+		if err != nil || !found || m.State != payment.Unapplied {
+			return nil, err
+		}
+		w.settleMovement(c.Verdict, m, ledger.Subject{Merchant: m.Merchant, Account: m.Account, Base: unattributedBase(m)})
+		w.evidence = append(w.evidence, k.observation(c, r))
+		return w, nil
+	}
+	s, err := k.f.load(ctx, tx, []truth{{row: Row{c.Merchant, r.Payment}, intent: r.Intent}})
+	if err != nil {
+		return nil, err
+	}
+	one := s.subjects[0]
+	if r.Movement.IsZero() && r.Reason != payment.ReviewContradiction && one.now.Status.Final() && one.now.GateOpen {
+		return nil, nil // evidence was faster
+	}
+	if one.contract, err = k.f.contractOf(ctx, tx, one.now); err != nil {
+		return nil, err
+	}
+	w := &writes{f: k.f, g: g, intents: s.intents}
+	o := k.observation(c, r)
+	o.Intent, o.Account = one.order.ID, one.now.Account
+	if c.Verdict == VerdictPaid {
+		o.Outcome, o.Reference, o.Amount = acquirer.OutcomeSucceeded, c.Reference, one.now.Amount
+	}
+	switch c.Verdict {
+	case VerdictAskAgain:
+		w.askAgain(one)
+		o.Effect, o.Why = evidence.Noted, "to be asked again"
+		w.evidence = append(w.evidence, o)
+		return w, nil
+	case VerdictPaid, VerdictNotExecuted:
+		k.f.judge(w, s, one, &o)
+		return w, w.collect(one, s)
+	case VerdictDismiss:
+		o.Effect, o.Why = evidence.Noted, "the present state stands"
+		w.evidence = append(w.evidence, o)
+	default:
+		if ok, err := k.movement(w, s, one, c, r, o); !ok || err != nil {
+			return nil, err
+		}
+	}
+	w.endConflict(one, s, r)
+	return w, w.collect(one, s)
+}
+
+// movement applies or gives back money that was kept aside; false when it does not fit any more.
+func (k *decideReview) movement(w *writes, s *loaded, one *subject, c DecideReviewCommand, r payment.Review, o evidence.Observation) (bool, error) {
+	for n := range s.movements {
+		m := &s.movements[n]
+		if m.ID != r.Movement {
+			continue
+		}
+		fits := m.Amount.Currency() == one.now.Amount.Currency() && m.Amount.Minor() <= one.now.Amount.Minor()
+		if m.State != payment.Unapplied || c.Verdict == VerdictApply && !fits {
+			return false, nil
+		}
+		*m = w.settleMovement(c.Verdict, *m, one.ledgerSubject())
+		o.Reference, o.Amount = m.Reference, m.Amount
+		if r.Reason != payment.ReviewAmountMismatch || one.now.Status.Final() {
+			o.Effect, o.Why = evidence.Booked, Consequence[c.Verdict]
+			w.evidence = append(w.evidence, o)
+			return true, nil
+		}
+		if c.Verdict == VerdictApply {
+			to, ok := one.now.Status.Next(payment.MoneyTaken)
+			if !ok {
+				return false, fmt.Errorf("payment %s: %s cannot become paid", one.now.ID, one.now.Status)
+			}
+			d := payment.Decision{To: to, Effect: evidence.Moved, Why: Consequence[c.Verdict], Adopt: m, Events: []payment.EventType{payment.EventPaid}}
+			o.Outcome, o.Effect, o.Why = acquirer.OutcomeSucceeded, d.Effect, d.Why
+			one.decisions = append(one.decisions, d)
+			one.move(d, &o, w.g.Now)
+			w.evidence = append(w.evidence, o)
+			return true, nil
+		}
+		o.Inference = evidence.InferNotExecuted
+		k.f.judge(w, s, one, &o)
+		return true, nil
+	}
+	return false, nil
+}
+
+func (k *decideReview) observation(c DecideReviewCommand, r payment.Review) evidence.Observation {
+	o := evidence.Observation{Merchant: c.Merchant, ID: k.f.rt.NewID(), Intent: r.Intent, Payment: r.Payment, Operation: r.Operation,
+		Source: evidence.FromPerson, Person: c.Person, Note: c.Reason, Request: c.RequestID, Effect: evidence.Noted, Why: Consequence[c.Verdict]}
+	o.Class = "decision_" + c.Verdict
+	if c.Verdict == VerdictNotExecuted {
+		o.Inference = evidence.InferNotExecuted
+	}
+	return o
+}
+
+// settleMovement books what became of money that was kept aside.
+func (w *writes) settleMovement(verdict string, m payment.Movement, s ledger.Subject) payment.Movement {
+	if verdict == VerdictApply {
+		m.State = payment.Applied
+		w.post(ledger.Apply(s, m.Reference, m.Amount))
+	} else {
+		m.State = payment.Returned
+		w.post(ledger.ReturnedOutside(s, m.Reference, m.Amount))
+	}
+	w.moved = append(w.moved, m)
+	return m
+}
+
+// askAgain makes an operation in review due now, from the start of the back-off (PROTOCOL section 3).
+func (w *writes) askAgain(one *subject) {
+	if one.leader == nil {
+		return
+	}
+	op := *one.leader
+	op.State, op.Checks, op.DueAt = operation.AwaitingResult, 0, w.g.Now
+	w.ops = append(w.ops, op)
+}
+
+// endConflict clears the mark when no other open review of the intent is about a conflict (PROTOCOL P7).
+func (w *writes) endConflict(one *subject, s *loaded, decided payment.Review) {
+	if !one.now.Conflict {
+		return
+	}
+	onPayment, onIntent := false, false
+	for _, r := range s.reviews {
+		if r.ID == decided.ID || !conflictReason(r.Reason) {
+			continue
+		}
+		onIntent = true
+		onPayment = onPayment || r.Payment == one.now.ID
+	}
+	if onPayment {
+		return
+	}
+	one.now.Conflict, one.order.Conflict = false, onIntent
+	one.decisions = append(one.decisions, payment.Decision{To: one.now.Status, Events: []payment.EventType{payment.EventConflictOver}})
+}
+
+func conflictReason(r payment.ReviewReason) bool {
+	return r == payment.ReviewMoneyAfterRefusal || r == payment.ReviewSecondMovement || r == payment.ReviewContradiction
+}

@@ -1,0 +1,126 @@
+package flow
+
+import (
+	"context"
+	"time"
+
+	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/payment"
+	"github.com/hapaxpay/hapax/internal/present"
+	"github.com/hapaxpay/hapax/internal/problem"
+)
+
+// Config is what the flows need to know beside the engine's limits.
+type Config struct {
+	// Environment scopes the keys that leave the house (PROTOCOL D2); two installations at one acquirer account differ in it.
+	Environment string
+	// PayBefore is the default life of an intent; it is never longer than Retention (PROTOCOL W3).
+	PayBefore, Retention time.Duration
+	// SecondPerson demands a second person for every decision that changes what is held to be true (PROTOCOL section 14).
+	SecondPerson bool
+}
+
+// Flow holds the use cases.
+type Flow struct {
+	cfg       Config
+	acquirers Acquirers
+	store     Store
+	rt        operation.Runtime
+	watch     Watcher
+	engine    *operation.Engine[Tx]
+	limits    *limits
+}
+
+// Watcher counts what operators alert on (PROTOCOL section 15).
+type Watcher interface {
+	operation.Watcher
+	// Alarm tells of what must never happen silently: a reason and the rows concerned.
+	Alarm(what, merchant, intent, payment string)
+}
+
+// New joins store, engine and acquirers.
+func New(cfg Config, engine operation.Config, store Store, acquirers Acquirers, rt operation.Runtime, faults operation.Faults, watch Watcher) *Flow {
+	f := &Flow{cfg: cfg, acquirers: acquirers, store: store, rt: rt, watch: watch, limits: newLimits()}
+	kinds := map[operation.Kind]operation.Handler[Tx]{
+		operation.CreateIntent:  &createIntent{f},
+		operation.CreatePayment: &createPayment{f},
+		operation.DecideReview:  &decideReview{f},
+	}
+	f.engine = operation.New(engine, store, rt, faults, kinds, watch)
+	return f
+}
+
+// Engine gives the engine, for the sweep.
+func (f *Flow) Engine() *operation.Engine[Tx] { return f.engine }
+
+// CreateIntent runs the command; see operation.Engine.Do for what it returns.
+func (f *Flow) CreateIntent(ctx context.Context, c CreateIntentCommand) (operation.Answer, error) {
+	return f.engine.Do(ctx, request(operation.CreateIntent, c.Merchant, c.Key, c.RequestID, c.Fingerprint(), c))
+}
+
+// CreatePayment runs the command; see operation.Engine.Do for what it returns.
+func (f *Flow) CreatePayment(ctx context.Context, c CreatePaymentCommand) (operation.Answer, error) {
+	return f.engine.Do(ctx, request(operation.CreatePayment, c.Merchant, c.Key, c.RequestID, c.Fingerprint(), c))
+}
+
+// DecideReview runs a person's decision; see operation.Engine.Do for what it returns.
+func (f *Flow) DecideReview(ctx context.Context, c DecideReviewCommand) (operation.Answer, error) {
+	return f.engine.Do(ctx, request(operation.DecideReview, c.Merchant, c.Key, c.RequestID, c.Fingerprint(), c))
+}
+
+// retryAfter is what an open answer says: ask again then.
+const retryAfter = 2 * time.Second
+
+// unconfirmed is what a client is told while it is not known whether anything was begun (PROTOCOL section 2).
+func unconfirmed(r operation.Request) operation.Answer {
+	return operation.Answer{Status: 202, Body: present.UnknownOperation(operation.KeyHash(r.Key)), RetryAfter: retryAfter}
+}
+
+// finalStatus is the status code of a payment's final answer (PROTOCOL section 2).
+func finalStatus(s payment.Status) int {
+	switch s {
+	case payment.Declined:
+		return 402
+	case payment.Failed, payment.Canceled:
+		return 422
+	}
+	return 201
+}
+
+// answerOf tells the state of a payment: a final answer, or the current state.
+func answerOf(a Attempt, inReview bool) operation.Answer {
+	body := present.Payment(a.Intent, a.Payment, present.Extra{InReview: inReview})
+	out := operation.Answer{Status: 202, Body: body, Location: present.PaymentPath(a.Payment.ID), RetryAfter: retryAfter}
+	switch {
+	case a.Payment.Status.Final():
+		out.Status, out.Final, out.RetryAfter = finalStatus(a.Payment.Status), true, 0
+	case a.Payment.Status == payment.Registered || a.Payment.Status == payment.Authorized:
+		out.Status, out.RetryAfter = 200, 0
+	}
+	return out
+}
+
+// refusal turns an admission into the problem that the client is told (PROTOCOL section 2).
+func refusal(a payment.Admission, s payment.Standing, now time.Time) *problem.Problem {
+	see := func(p *problem.Problem) *problem.Problem {
+		if s.Latest != nil {
+			return p.See(present.PaymentPath(s.Latest.ID))
+		}
+		return p.See(present.IntentPath(s.Intent.ID))
+	}
+	switch a {
+	case payment.RefuseOpen:
+		return see(problem.New(problem.PaymentOpen, ""))
+	case payment.RefusePaid:
+		return see(problem.New(problem.AlreadyPaid, ""))
+	case payment.RefuseConflict:
+		return see(problem.New(problem.PaymentConflict, ""))
+	case payment.RefuseExpired:
+		return problem.New(problem.IntentExpired, "").See(present.IntentPath(s.Intent.ID))
+	}
+	wait := retryAfter
+	if s.Latest != nil && s.Latest.DueAt.After(now) {
+		wait = s.Latest.DueAt.Sub(now)
+	}
+	return see(problem.New(problem.PaymentSettling, "")).After(wait)
+}

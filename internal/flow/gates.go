@@ -1,0 +1,89 @@
+package flow
+
+import (
+	"context"
+	"time"
+
+	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/internal/evidence"
+	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/payment"
+)
+
+// gatePostpone is how far a gate's due time moves when it is picked (PROTOCOL S2).
+const gatePostpone = 5 * time.Minute
+
+// OpenGates asks about refused payments whose flight time is over and opens their gates where nothing moved
+// (PROTOCOL P6 d). It returns how many it looked at. Errors of one payment do not stop the others: the first is returned.
+func (f *Flow) OpenGates(ctx context.Context, limit, perMerchant int) (int, error) {
+	var due []payment.Payment
+	var now time.Time
+	err := f.store.InTx(ctx, "gates", func(ctx context.Context, tx Tx) error {
+		g, err := tx.Guard(ctx)
+		if err != nil {
+			return err
+		}
+		now = g.Now
+		due, err = tx.DuePayments(ctx, limit, perMerchant, gatePostpone)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	var first error
+	for _, p := range due {
+		if err := f.openGate(ctx, p, now); err != nil && first == nil {
+			first = err
+		}
+	}
+	return len(due), first
+}
+
+func (f *Flow) openGate(ctx context.Context, p payment.Payment, now time.Time) error {
+	r, err := f.routeFor(ctx, p.Merchant, p.Account)
+	if err != nil {
+		return err
+	}
+	c := r.adapter.Contract()
+	o := evidence.Observation{Merchant: p.Merchant, ID: f.rt.NewID(), Intent: p.Intent, Payment: p.ID, Account: p.Account,
+		Source: evidence.FromLookup, AskedAt: now}
+	if c.CanLookup() {
+		o.Reply = r.adapter.Lookup(ctx, acquirer.Query{Key: p.AcquirerKey, Reference: p.AcquirerReference})
+	} else {
+		o.Class, o.Inference, o.Note = "no_lookup", evidence.InferGiveUp, string(payment.ReviewNoProof)
+		o.Why = "refused, but whether an earlier request still moved money cannot be asked"
+	}
+	if o.Outcome == acquirer.OutcomeNotFound && c.NotFoundFinal {
+		o.Inference = evidence.InferNotExecuted
+	}
+	return f.store.InTx(ctx, "gate", func(ctx context.Context, tx Tx) error {
+		g, err := tx.Guard(ctx)
+		if err != nil {
+			return err
+		}
+		return f.apply(ctx, tx, g, []truth{{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: c,
+			observations: []evidence.Observation{o}}})
+	})
+}
+
+// contractOf reads the contract of a payment's account inside a transaction.
+func (f *Flow) contractOf(ctx context.Context, tx Tx, p payment.Payment) (acquirer.Contract, error) {
+	accounts, err := tx.Accounts(ctx, []id.ID{p.Merchant})
+	if err != nil {
+		return acquirer.Contract{}, err
+	}
+	for _, a := range accounts {
+		if a.ID != p.Account {
+			continue
+		}
+		adapter, err := f.acquirers.For(a)
+		if err != nil {
+			return acquirer.Contract{}, nil // the strictest reading
+		}
+		return adapter.Contract(), nil
+	}
+	return acquirer.Contract{}, nil
+}
+
+var _ operation.Caller[Tx] = (*createPayment)(nil)
