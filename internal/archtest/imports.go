@@ -102,7 +102,7 @@ var ImportRules = []ImportRule{
 		Reason: "edges know the core, never the other way round; only cmd joins them",
 	},
 	{
-		Name: "test kit", Dirs: []string{"."}, Except: []string{"internal/devdb/cmd/testdb", "internal/dbtest", "acquirer/acquirertest"},
+		Name: "test kit", Dirs: []string{"."}, Except: []string{"internal/dbtest", "acquirer/acquirertest"},
 		Forbid: []string{"internal/dbtest", "internal/archtest", "internal/sqllint", "testing", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/google/go-cmp"},
 		Reason: "what exists for tests stays out of the binary",
 	},

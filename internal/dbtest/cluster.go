@@ -7,38 +7,31 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/devdb"
+	"github.com/hapaxpay/hapax/internal/store"
 	"github.com/jackc/pgx/v5"
 )
 
-const (
-	// memoryDir is where clusters of tests live when it exists: fsync stays on,
-	// because the service refuses to work without it, and costs nothing there.
-	memoryDir = "/dev/shm"
-	// dirPrefix is followed by the process id that owns the folder.
-	dirPrefix = "hapax-test-"
-	// maxConnections is enough for several test processes on one cluster.
-	maxConnections = "500"
-	closeLimit     = time.Minute
-)
+// empty is PostgreSQL's own template without anything in it.
+const empty = "template0"
 
-// Migrate brings an empty database to the present schema, as its owner.
-// nil means that there is no schema yet: databases are then empty.
-var Migrate func(ctx context.Context, ownerURL string) error
+const closeLimit = time.Minute
 
 // cluster is the PostgreSQL that this process's tests use.
 type cluster struct {
 	superuser string        // URL
-	prefix    string        // name of the template; databases append _<number>
+	prefix    string        // of database names
 	server    *devdb.Server // nil when the cluster came from EnvURL
 	count     atomic.Int64
+
+	once        sync.Once // makes the template
+	templateErr error
 }
 
 func openCluster(ctx context.Context) (*cluster, error) {
@@ -47,36 +40,36 @@ func openCluster(ctx context.Context) (*cluster, error) {
 		// Random, so that processes that share a cluster do not meet.
 		prefix: "hapax_test_" + strings.ToLower(rand.Text()[:10]),
 	}
-	if c.superuser == "" {
-		server, err := StartPrivate(ctx)
-		if err != nil {
-			return nil, err
+	if c.superuser != "" {
+		if err := devdb.EnsureRoles(ctx, c.superuser); err != nil {
+			return nil, fmt.Errorf("%s: %w", EnvURL, err)
 		}
-		c.server, c.superuser = server, server.URL(devdb.Superuser, "postgres")
-	} else if err := devdb.EnsureRoles(ctx, c.superuser); err != nil {
-		return nil, fmt.Errorf("%s: %w", EnvURL, err)
+		return c, nil
 	}
-	if err := c.makeTemplate(ctx); err != nil {
-		return nil, errors.Join(err, c.close())
+	server, err := devdb.StartTemporary(ctx)
+	if err != nil {
+		return nil, err
 	}
+	c.server, c.superuser = server, server.URL(devdb.Superuser, "postgres")
 	return c, nil
 }
 
-func (c *cluster) makeTemplate(ctx context.Context) error {
-	if err := c.create(ctx, c.prefix, "template0"); err != nil {
+// template is the name of a migrated database, made by the first who asks.
+func (c *cluster) template(ctx context.Context) (string, error) {
+	name := c.prefix + "_template"
+	c.once.Do(func() { c.templateErr = c.makeTemplate(ctx, name) })
+	return name, c.templateErr
+}
+
+func (c *cluster) makeTemplate(ctx context.Context, name string) error {
+	if err := c.create(ctx, name, empty); err != nil {
 		return err
 	}
-	if Migrate == nil {
-		return nil
-	}
-	url, err := devdb.RoleURL(c.superuser, devdb.RoleOwner, c.prefix)
+	url, err := devdb.RoleURL(c.superuser, devdb.RoleOwner, name)
 	if err != nil {
 		return err
 	}
-	if err := Migrate(ctx, url); err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	return nil
+	return store.Migrate(ctx, url)
 }
 
 func (c *cluster) create(ctx context.Context, name, template string) error {
@@ -94,50 +87,17 @@ func (c *cluster) drop(ctx context.Context, name string) error {
 }
 
 func (c *cluster) close() error {
+	if c.server != nil {
+		// Nothing in it is needed again, so no time is spent on a clean stop.
+		return errors.Join(c.server.Kill(), c.server.Remove())
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 	defer cancel()
-	if c.server == nil {
-		return c.drop(ctx, c.prefix)
-	}
-	// Nothing in it is needed again, so no time is spent on a clean stop.
-	return errors.Join(c.server.Kill(), c.server.Remove())
-}
-
-// StartPrivate starts a cluster for tests in memory where that is possible. It
-// ends with this process; Stop or Kill and Remove end it earlier.
-func StartPrivate(ctx context.Context) (*devdb.Server, error) {
-	parent := os.TempDir()
-	if info, err := os.Stat(memoryDir); err == nil && info.IsDir() {
-		parent = memoryDir
-	}
-	if err := removeOrphans(parent); err != nil {
-		return nil, err
-	}
-	dir := filepath.Join(parent, fmt.Sprintf("%s%d-%s", dirPrefix, os.Getpid(), strings.ToLower(rand.Text()[:6])))
-	return devdb.Start(ctx, devdb.Config{Dir: dir, Settings: map[string]string{"max_connections": maxConnections}})
-}
-
-// removeOrphans deletes folders whose process is gone: their servers ended with it.
-func removeOrphans(parent string) error {
-	dirs, err := filepath.Glob(filepath.Join(parent, dirPrefix+"*"))
-	if err != nil {
-		return err
-	}
-	for _, dir := range dirs {
-		number, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
-		pid, err := strconv.Atoi(number)
-		if err != nil || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			continue
-		}
-		if err := os.RemoveAll(dir); err != nil && !errors.Is(err, os.ErrPermission) {
-			return err // another user's folder is theirs to remove
-		}
-	}
-	return nil
+	return c.drop(ctx, c.prefix+"_template")
 }
 
 // Cluster starts a private cluster for one test that must stop, restore or
-// misconfigure its PostgreSQL. It is stopped and removed at the test's end.
+// misconfigure its PostgreSQL. It is ended and removed at the test's end.
 func Cluster(t testing.TB, cfg devdb.Config) *devdb.Server {
 	t.Helper()
 	if cfg.Dir == "" {
@@ -160,15 +120,8 @@ func Cluster(t testing.TB, cfg devdb.Config) *devdb.Server {
 // the test's end.
 func Dir(t testing.TB) string {
 	t.Helper()
-	parent := os.TempDir()
-	if info, err := os.Stat(memoryDir); err == nil && info.IsDir() {
-		parent = memoryDir
-	}
-	dir, err := os.MkdirTemp(parent, fmt.Sprintf("%s%d-*", dirPrefix, os.Getpid()))
+	dir, err := devdb.TemporaryDir()
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -35,9 +35,20 @@ type DB struct {
 	urls map[string]string // role → URL
 }
 
-// Open gives the test a fresh, migrated database of its own. Tests may run in
-// parallel. The database is dropped, connections and all, when the test ends.
+// Open gives the test a fresh, migrated database of its own (about 40 ms). Tests
+// may run in parallel. It is dropped, connections and all, when the test ends.
 func Open(t testing.TB) *DB {
+	t.Helper()
+	return open(t, (*cluster).template)
+}
+
+// OpenEmpty gives a database without any table, for a service with a schema of its own.
+func OpenEmpty(t testing.TB) *DB {
+	t.Helper()
+	return open(t, func(*cluster, context.Context) (string, error) { return empty, nil })
+}
+
+func open(t testing.TB, template func(*cluster, context.Context) (string, error)) *DB {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), setupLimit)
 	defer cancel()
@@ -45,8 +56,12 @@ func Open(t testing.TB) *DB {
 	if err != nil {
 		t.Fatalf("test database: %v", err)
 	}
+	source, err := template(c, ctx)
+	if err != nil {
+		t.Fatalf("test database: %v", err)
+	}
 	name := fmt.Sprintf("%s_%d", c.prefix, c.count.Add(1))
-	if err := c.create(ctx, name, c.prefix); err != nil {
+	if err := c.create(ctx, name, source); err != nil {
 		t.Fatalf("test database: %v", err)
 	}
 	t.Cleanup(func() {

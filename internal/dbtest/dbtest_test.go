@@ -93,3 +93,13 @@ func TestWaitBlockedSeesWaitersOfALock(t *testing.T) {
 		return pool.QueryRow(t.Context(), "SELECT count(*) FROM lease_probe").Scan(&n) == nil && n == cap(done)
 	})
 }
+
+func TestOpenIsMigratedAndOpenEmptyIsNot(t *testing.T) {
+	for db, want := range map[*dbtest.DB]bool{dbtest.Open(t): true, dbtest.OpenEmpty(t): false} {
+		var tables bool
+		err := db.OwnerPool(t).QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_tables WHERE schemaname = 'public')").Scan(&tables)
+		if err != nil || tables != want {
+			t.Errorf("tables: %v, want %v (%v)", tables, want, err)
+		}
+	}
+}

@@ -17,18 +17,11 @@ import (
 )
 
 // clusterDir is a folder that the server's account can enter even when root
-// runs the tests (t.TempDir is closed to others), in memory where possible.
+// runs the tests (t.TempDir is closed to others).
 func clusterDir(t *testing.T) string {
 	t.Helper()
-	parent := ""
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		parent = "/dev/shm"
-	}
-	dir, err := os.MkdirTemp(parent, "hapax-devdb-*")
+	dir, err := devdb.TemporaryDir()
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

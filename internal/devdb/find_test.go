@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -80,6 +81,30 @@ func TestPidFile(t *testing.T) {
 	} {
 		if pid, port := parsePidFile([]byte(raw)); pid != want[0] || port != want[1] {
 			t.Errorf("%.20q: %d, %d", raw, pid, port)
+		}
+	}
+}
+
+func TestTemporaryFoldersOfEndedProcessesAreRemoved(t *testing.T) {
+	parent := t.TempDir()
+	ended := exec.Command("true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	gone := filepath.Join(parent, fmt.Sprintf("%s%d-x", temporaryPrefix, ended.Process.Pid))
+	ours := filepath.Join(parent, fmt.Sprintf("%s%d-x", temporaryPrefix, os.Getpid()))
+	other := filepath.Join(parent, temporaryPrefix+"notes")
+	for _, dir := range []string{gone, ours, other} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeOrphans(parent); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]bool{gone: false, ours: true, other: true} {
+		if _, err := os.Stat(dir); (err == nil) != want {
+			t.Errorf("%s: %v", dir, err)
 		}
 	}
 }

@@ -7,10 +7,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/store"
 )
 
-func TestMain(m *testing.M) {
-	dbtest.Migrate = store.Migrate
-	dbtest.Main(m)
-}
+func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // open gives a store on a fresh database, as the service's role.
 func open(t testing.TB, change ...func(*store.Config)) (*store.Store, *dbtest.DB) {

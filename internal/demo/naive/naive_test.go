@@ -106,7 +106,7 @@ func TestIncident1ReadTimeoutIsCalledAgainAndChargesTwice(t *testing.T) {
 	}
 	server := httptest.NewServer(acquirer)
 	t.Cleanup(server.Close)
-	svc, url := startReplica(t, dbtest.Open(t).OwnerPool(t), server.URL, 10, nil)
+	svc, url := startReplica(t, dbtest.OpenEmpty(t).OwnerPool(t), server.URL, 10, nil)
 
 	status, body := pay(t, url, order)
 	if status != http.StatusOK || !strings.Contains(body, `"status":"paid"`) {
@@ -140,7 +140,7 @@ func TestIncident2TwoReplicasBothLookAndBothCharge(t *testing.T) {
 			looked.Wait()
 		}
 	}
-	pool := dbtest.Open(t).OwnerPool(t)
+	pool := dbtest.OpenEmpty(t).OwnerPool(t)
 	_, pod1 := startReplica(t, pool, server.URL, 1, barrier)
 	_, pod3 := startReplica(t, pool, server.URL, 1, barrier)
 
@@ -165,7 +165,7 @@ func TestCrashAfterChargeLeavesNoTraceAndRepeatChargesAgain(t *testing.T) {
 	server := httptest.NewServer(acquirer)
 	t.Cleanup(server.Close)
 	var crashed atomic.Bool
-	svc, url := startReplica(t, dbtest.Open(t).OwnerPool(t), server.URL, 1, func(point string) {
+	svc, url := startReplica(t, dbtest.OpenEmpty(t).OwnerPool(t), server.URL, 1, func(point string) {
 		if point == PointAfterCall && crashed.CompareAndSwap(false, true) {
 			runtime.Goexit()
 		}

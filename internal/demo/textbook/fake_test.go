@@ -75,7 +75,7 @@ func start(t *testing.T, acquirer http.Handler, cfg Config) (*Service, string) {
 // startAgainst serves one replica over a database of the test's own.
 func startAgainst(t *testing.T, acquirerURL string, cfg Config) (*Service, string) {
 	t.Helper()
-	cfg.Pool, cfg.AcquirerURL, cfg.AcquirerSecret = dbtest.Open(t).OwnerPool(t), acquirerURL, "s"
+	cfg.Pool, cfg.AcquirerURL, cfg.AcquirerSecret = dbtest.OpenEmpty(t).OwnerPool(t), acquirerURL, "s"
 	svc, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -16,9 +16,11 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/devdb"
 )
+
+// envURL is the variable that internal/dbtest reads.
+const envURL = "HAPAX_TEST_DATABASE_URL"
 
 // couldNotRun is the exit code when the command was not run to its end.
 const couldNotRun = 2
@@ -48,13 +50,13 @@ func run(args []string) (code int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	env := os.Environ()
-	if os.Getenv(dbtest.EnvURL) == "" {
+	if os.Getenv(envURL) == "" {
 		server, err := startCluster(ctx)
 		if err != nil {
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, server.Kill(), server.Remove()) }()
-		env = append(env, dbtest.EnvURL+"="+server.URL(devdb.Superuser, "postgres"))
+		env = append(env, envURL+"="+server.URL(devdb.Superuser, "postgres"))
 	}
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = env
@@ -70,7 +72,7 @@ func run(args []string) (code int, err error) {
 
 // startCluster installs PostgreSQL first where it is missing and may be installed.
 func startCluster(ctx context.Context) (*devdb.Server, error) {
-	server, err := dbtest.StartPrivate(ctx)
+	server, err := devdb.StartTemporary(ctx)
 	if !errors.Is(err, devdb.ErrNoPostgres) || !devdb.CanInstall() {
 		return server, err
 	}
@@ -78,5 +80,5 @@ func startCluster(ctx context.Context) (*devdb.Server, error) {
 	if err := devdb.InstallDebian(ctx, os.Stderr); err != nil {
 		return nil, err
 	}
-	return dbtest.StartPrivate(ctx)
+	return devdb.StartTemporary(ctx)
 }
