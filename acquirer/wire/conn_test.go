@@ -246,7 +246,7 @@ func TestLeftoverAnswer(t *testing.T) {
 		s.finish()
 		res := s.result(Result{Status: 402}, nil)
 		cancel(nil)
-		if taken := res.Complete && res.Status == 402; taken != (after > 0) || res.Sent != PartlyOrFullySent || res.BytesWritten != 10 {
+		if res.Complete != (after > 0) || (res.Status == 402) != (after > 0) || res.Sent != PartlyOrFullySent || res.BytesWritten != 10 {
 			t.Errorf("%d bytes read after the write: %+v", after, res)
 		}
 		if err := ours.SetDeadline(time.Time{}); (err == nil) != (after > 0) {
