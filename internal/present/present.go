@@ -39,13 +39,15 @@ type Extra struct {
 
 // FailureBody is the form in which a payment's refusal leaves the house.
 type FailureBody struct {
+	_ struct{} `additionalProperties:"true"`
 	Code    string `json:"code" doc:"Stable code of the reason"`
 	Message string `json:"message" doc:"The reason in words"`
 }
 
 // PaymentBody is the form in which a payment leaves the house: the members of API.md in its order. The contract in
-// api/openapi.yaml is written from its tags.
+// api/openapi.yaml is written from its tags; it allows members that come later, so that a client must too.
 type PaymentBody struct {
+	_ struct{} `additionalProperties:"true"`
 	ID                string       `json:"id"`
 	Object            string       `json:"object" enum:"payment"`
 	PaymentIntent     string       `json:"payment_intent"`
@@ -70,6 +72,7 @@ type PaymentBody struct {
 
 // IntentBody is the form in which an intent leaves the house.
 type IntentBody struct {
+	_ struct{} `additionalProperties:"true"`
 	ID              string          `json:"id"`
 	Object          string          `json:"object" enum:"payment_intent"`
 	ClientReference *string         `json:"client_reference"`
@@ -153,7 +156,7 @@ func viewPayment(i payment.Intent, p payment.Payment, x Extra) PaymentBody {
 		CreatedAt:   Time(p.CreatedAt), UpdatedAt: Time(p.UpdatedAt),
 	}
 	if p.Failure.Code != "" {
-		v.Failure = &FailureBody{p.Failure.Code, p.Failure.Message}
+		v.Failure = &FailureBody{Code: p.Failure.Code, Message: p.Failure.Message}
 	}
 	if p.Conflict {
 		v.Explanation = conflictWords
@@ -163,6 +166,7 @@ func viewPayment(i payment.Intent, p payment.Payment, x Extra) PaymentBody {
 
 // ProblemBody is an RFC 9457 document with the members that Hapax adds. It never holds the refused value.
 type ProblemBody struct {
+	_ struct{} `additionalProperties:"true"`
 	Type      string `json:"type" doc:"urn:hapax:problem: and the code"`
 	Title     string `json:"title"`
 	Status    int    `json:"status"`
@@ -185,6 +189,7 @@ func Problem(p *problem.Problem, requestID string) []byte {
 
 // UnknownBody is told with 202 when not even the state of the operation can be read.
 type UnknownBody struct {
+	_ struct{} `additionalProperties:"true"`
 	Object      string `json:"object" enum:"operation"`
 	Status      string `json:"status" enum:"unknown"`
 	Explanation string `json:"explanation"`
@@ -194,9 +199,8 @@ type UnknownBody struct {
 // UnknownOperation renders what a client is told with 202 when not even the state of the operation can be read:
 // the outcome of the claim's COMMIT is unknown, or the database failed after a permit (PROTOCOL section 2, K10).
 func UnknownOperation(keyHash string) []byte {
-	return encode(UnknownBody{"operation", "unknown",
-		"It is not known whether this request had an effect. Repeat the same key, or look it up by ?idempotency_key=; do not start another payment.",
-		keyHash})
+	return encode(UnknownBody{Object: "operation", Status: "unknown", KeyHash: keyHash,
+		Explanation: "It is not known whether this request had an effect. Repeat the same key, or look it up by ?idempotency_key=; do not start another payment."})
 }
 
 type listView struct {
