@@ -27,6 +27,8 @@ type Factory struct {
 	// Answers are all answers that the acquirer's documentation lists and the adapter maps, those to OutcomeUnknown
 	// included. The kit holds that everything else is OutcomeUnknown.
 	Answers []Answer
+	// Volatile names the request headers that change from call to call by their nature: a date, a signature over it.
+	Volatile []string
 }
 
 // Answer is one documented answer.

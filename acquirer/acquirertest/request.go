@@ -2,6 +2,7 @@ package acquirertest
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -121,6 +122,7 @@ func checkSameRequest(c *checker) {
 	stored := acquirer.Prepared{Action: p.Action, Key: other,
 		Body: append(bytes.ReplaceAll(p.Body, []byte(p.Key), []byte(other)), ' ')}
 	for _, prepared := range []acquirer.Prepared{p, stored} {
+		var first *wire.Call
 		before := len(script.Calls())
 		for _, process := range []acquirer.Adapter{a, a, c.open(script)} {
 			mine := permit()
@@ -131,6 +133,10 @@ func checkSameRequest(c *checker) {
 				c.fatalf("one Send made %d calls", len(calls))
 			}
 			c.checkCall(calls[0], prepared, mine)
+			if first == nil {
+				first = &calls[0]
+			}
+			c.checkSame(*first, calls[0])
 		}
 	}
 }
@@ -142,8 +148,28 @@ func (c *checker) checkCall(call wire.Call, p acquirer.Prepared, mine *wire.Perm
 	if !carries(call, p.Key) {
 		c.errorf("the call does not carry the prepared key %q", p.Key)
 	}
+	for name, values := range call.Header {
+		if strings.Contains(strings.ToLower(name), "idempotency") && !slices.Equal(values, []string{p.Key}) {
+			c.errorf("the header %s carries %q, the prepared key is %q", name, values, p.Key)
+		}
+	}
 	if call.Permit != mine {
 		c.errorf("the call does not use the permit that Send was given")
+	}
+}
+
+// checkSame: besides headers that change by their nature, two calls of one request are the same.
+func (c *checker) checkSame(first, again wire.Call) {
+	if again.Method != first.Method || again.Path != first.Path || again.Query.Encode() != first.Query.Encode() {
+		c.errorf("the repeat goes elsewhere: %s %s, first %s %s", again.Method, again.Path, first.Method, first.Path)
+	}
+	a, b := first.Header.Clone(), again.Header.Clone()
+	for _, name := range c.Volatile {
+		a.Del(name)
+		b.Del(name)
+	}
+	if !maps.EqualFunc(a, b, slices.Equal[[]string]) {
+		c.errorf("the repeat has other headers than the first call; those that change by their nature belong in Volatile")
 	}
 }
 

@@ -1,0 +1,247 @@
+package acquirertest
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/acquirer/wire"
+	"github.com/hapaxpay/hapax/internal/adapter/sandbox"
+	"github.com/hapaxpay/hapax/money"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const mutantKey = "k0123456789abcdef0123456789abcdef0123456789"
+
+// mutant is a sandbox adapter with one fault; a nil function has none.
+type mutant struct {
+	acquirer.Adapter
+	doer      wire.Doer
+	contract  func(acquirer.Contract) acquirer.Contract
+	prepare   func(acquirer.Prepared) acquirer.Prepared
+	send      func(m *mutant, ctx context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply
+	reply     func(acquirer.Reply) acquirer.Reply
+	lookup    func(m *mutant, ctx context.Context, q acquirer.Query) acquirer.Reply
+	movements func(m *mutant, ctx context.Context) ([]acquirer.Movement, error)
+}
+
+func (m *mutant) Contract() acquirer.Contract {
+	if m.contract != nil {
+		return m.contract(m.Adapter.Contract())
+	}
+	return m.Adapter.Contract()
+}
+
+func (m *mutant) PrepareCharge(c acquirer.Charge) (acquirer.Prepared, error) {
+	p, err := m.Adapter.PrepareCharge(c)
+	if err == nil && m.prepare != nil {
+		p = m.prepare(p)
+	}
+	return p, err
+}
+
+func (m *mutant) Send(ctx context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply {
+	r := acquirer.Reply{}
+	if m.send != nil {
+		r = m.send(m, ctx, p, permit)
+	} else {
+		r = m.Adapter.Send(ctx, p, permit)
+	}
+	if m.reply != nil {
+		r = m.reply(r)
+	}
+	return r
+}
+
+func (m *mutant) Lookup(ctx context.Context, q acquirer.Query) acquirer.Reply {
+	if m.lookup != nil {
+		return m.lookup(m, ctx, q)
+	}
+	return m.Adapter.Lookup(ctx, q)
+}
+
+func (m *mutant) Movements(ctx context.Context, from, to time.Time) ([]acquirer.Movement, error) {
+	if m.movements != nil {
+		return m.movements(m, ctx)
+	}
+	return m.Adapter.Movements(ctx, from, to)
+}
+
+func mutantFactory(fault mutant) Factory {
+	charge := fmt.Sprintf(`{"id":"ch_1","reference":%q,"status":"succeeded","amount":500,"currency":"JPY"}`, mutantKey)
+	return Factory{
+		Open: func(doer wire.Doer) (acquirer.Adapter, error) {
+			s, err := sandbox.ParseSettings([]byte(`{"url":"http://127.0.0.1:1"}`))
+			if err != nil {
+				return nil, err
+			}
+			m := fault
+			m.doer = doer
+			m.Adapter, err = sandbox.New(s, []byte(`{"secret":"x"}`), doer)
+			return &m, err
+		},
+		Charge: acquirer.Charge{Key: mutantKey, Amount: money.Must(500, "JPY"), PaymentMethod: "pm_ok"},
+		Answers: []Answer{
+			{Status: 200, ContentType: "application/json", Body: charge, Outcome: acquirer.OutcomeSucceeded},
+			{Status: 401, ContentType: "application/json", Body: `{"error":{"code":"unauthorized","message":"-"}}`,
+				Outcome: acquirer.OutcomeRejected},
+			{Status: 400, ContentType: "application/json", Body: `{"error":{"code":"malformed","message":"-"}}`,
+				Outcome: acquirer.OutcomeRejected},
+			{Status: 422, ContentType: "application/json", Body: `{"error":{"code":"invalid_value","message":"-"}}`,
+				Outcome: acquirer.OutcomeRejected},
+			{Lookup: true, Status: 404, ContentType: "application/json", Body: `{"error":{"code":"not_found","message":"-"}}`,
+				Outcome: acquirer.OutcomeNotFound},
+		},
+	}
+}
+
+func turn(from, to acquirer.Outcome) func(acquirer.Reply) acquirer.Reply {
+	return func(r acquirer.Reply) acquirer.Reply {
+		if r.Outcome == from {
+			r.Outcome = to
+		}
+		return r
+	}
+}
+
+// raw posts by itself, so that a fault of the call can be shown.
+func raw(m *mutant, ctx context.Context, p acquirer.Prepared, permit *wire.Permit) wire.Result {
+	return m.doer.Do(ctx, wire.Call{Method: http.MethodPost, Path: "/charges", Body: p.Body, Permit: permit,
+		Header: http.Header{"Idempotency-Key": {p.Key}}})
+}
+
+// TestTheKitFindsFaults holds the kit itself: each fault is found by the check that is meant for it.
+func TestTheKitFindsFaults(t *testing.T) {
+	var counter atomic.Int64
+	for _, tt := range []struct {
+		name  string
+		check string
+		fault mutant
+	}{
+		{"repeats by itself", "same bytes and key", mutant{
+			send: func(m *mutant, ctx context.Context, p acquirer.Prepared, permit1 *wire.Permit) acquirer.Reply {
+				if r := m.Adapter.Send(ctx, p, permit1); r.Outcome != acquirer.OutcomeUnknown {
+					return r
+				}
+				return m.Adapter.Send(ctx, p, permit())
+			}}},
+		{"repeats what a dead connection took", "kept connection dies", mutant{
+			send: func(m *mutant, ctx context.Context, p acquirer.Prepared, permit1 *wire.Permit) acquirer.Reply {
+				if r := m.Adapter.Send(ctx, p, permit1); r.Class != "no_answer" {
+					return r
+				}
+				return m.Adapter.Send(ctx, p, permit())
+			}}},
+		{"builds the body anew", "same bytes and key", mutant{
+			send: func(m *mutant, ctx context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply {
+				p.Body = []byte(strings.TrimSpace(string(p.Body)))
+				return m.Adapter.Send(ctx, p, permit)
+			}}},
+		{"makes its own key", "same bytes and key", mutant{
+			send: func(m *mutant, ctx context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply {
+				p.Key = fmt.Sprintf("random-%d", counter.Add(1))
+				p.Body = append([]byte(nil), p.Body...)
+				return m.Adapter.Send(ctx, p, permit)
+			}}},
+		{"makes its own permit", "permit", mutant{
+			send: func(m *mutant, ctx context.Context, p acquirer.Prepared, _ *wire.Permit) acquirer.Reply {
+				return m.Adapter.Send(ctx, p, permit())
+			}}},
+		{"leaves the context behind", "network forbidden", mutant{
+			send: func(m *mutant, _ context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply {
+				return m.Adapter.Send(context.Background(), p, permit)
+			}}},
+		{"prepares another body each time", "prepared", mutant{
+			prepare: func(p acquirer.Prepared) acquirer.Prepared {
+				p.Body = append(p.Body, strings.Repeat(" ", int(counter.Add(1)))...)
+				return p
+			}}},
+		{"declines what it does not know", "unlisted is unknown", mutant{reply: turn(acquirer.OutcomeUnknown, acquirer.OutcomeDeclined)}},
+		{"trusts a status", "unlisted is unknown", mutant{
+			send: func(m *mutant, ctx context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply {
+				if res := raw(m, ctx, p, permit); res.Status == 401 {
+					return acquirer.Reply{Outcome: acquirer.OutcomeRejected, Class: "401", Code: "unauthorized"}
+				}
+				return acquirer.Reply{Class: "other"}
+			}}},
+		{"trusts the kind of an error", "not sent by the count of bytes", mutant{
+			send: func(m *mutant, ctx context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply {
+				if res := raw(m, ctx, p, permit); res.Phase == wire.PhaseConnect {
+					return acquirer.Reply{Outcome: acquirer.OutcomeNotSent, Class: "refused"}
+				}
+				return acquirer.Reply{Class: "other"}
+			}}},
+		{"takes a reset for not sent", "transport", mutant{reply: func(r acquirer.Reply) acquirer.Reply {
+			if r.Class == "no_answer" {
+				r.Outcome = acquirer.OutcomeNotSent
+			}
+			return r
+		}}},
+		{"has no class", "documented answers", mutant{reply: func(r acquirer.Reply) acquirer.Reply { r.Class = ""; return r }}},
+		{"names each reply anew", "unlisted is unknown", mutant{reply: func(r acquirer.Reply) acquirer.Reply {
+			r.Class = fmt.Sprint("class_", counter.Add(1))
+			return r
+		}}},
+		{"loses the documented success", "documented answers", mutant{reply: turn(acquirer.OutcomeSucceeded, acquirer.OutcomeUnknown)}},
+		{"hashes nothing", "documented answers", mutant{reply: func(r acquirer.Reply) acquirer.Reply { r.RawHash = [32]byte{}; return r }}},
+		{"takes a refused lookup for a refused charge", "not sent by the count of bytes", mutant{
+			lookup: func(m *mutant, ctx context.Context, q acquirer.Query) acquirer.Reply {
+				r := m.Adapter.Lookup(ctx, q)
+				if r.BytesWritten == 0 {
+					r.Outcome = acquirer.OutcomeNotSent
+				}
+				return r
+			}}},
+		{"takes every 404 for not found", "transport", mutant{
+			lookup: func(m *mutant, ctx context.Context, q acquirer.Query) acquirer.Reply {
+				r := m.Adapter.Lookup(ctx, q)
+				if r.Outcome == acquirer.OutcomeUnknown && (r.Class == "unreadable" || r.Class == "unlisted_4xx") {
+					r.Outcome = acquirer.OutcomeNotFound
+				}
+				return r
+			}}},
+		{"asks with a permit", "lookup moves no money", mutant{
+			lookup: func(m *mutant, ctx context.Context, q acquirer.Query) acquirer.Reply {
+				m.doer.Do(ctx, wire.Call{Method: http.MethodPost, Path: "/charges/status", Permit: permit()})
+				return acquirer.Reply{Class: "asked"}
+			}}},
+		{"lists what it could read", "movements are complete or an error", mutant{
+			movements: func(*mutant, context.Context) ([]acquirer.Movement, error) { return nil, nil }}},
+		{"declares safe repeats without a window", "contract", mutant{
+			contract: func(c acquirer.Contract) acquirer.Contract { c.KeyWindow = 0; return c }}},
+		{"declares another contract each time", "contract", mutant{
+			contract: func(c acquirer.Contract) acquirer.Contract {
+				c.LookupLag += time.Duration(counter.Add(1))
+				return c
+			}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			one := checkNamed(t, tt.check)
+			if found := one.problems(t.Context(), mutantFactory(tt.fault), 1); len(found) == 0 {
+				t.Errorf("the check %q finds nothing", tt.check)
+			}
+			if found := one.problems(t.Context(), mutantFactory(mutant{}), 1); len(found) != 0 {
+				t.Errorf("the check %q finds something in a good adapter: %v", tt.check, found)
+			}
+		})
+	}
+}
+
+func checkNamed(t *testing.T, name string) check {
+	t.Helper()
+	for _, one := range checks {
+		if one.name == name {
+			return one
+		}
+	}
+	t.Fatalf("no check is called %q", name)
+	return check{}
+}
