@@ -192,6 +192,7 @@ func TestTheKitFindsFaults(t *testing.T) {
 		}}},
 		{"loses the documented success", "documented answers", mutant{reply: turn(acquirer.OutcomeSucceeded, acquirer.OutcomeUnknown)}},
 		{"hashes nothing", "documented answers", mutant{reply: func(r acquirer.Reply) acquirer.Reply { r.RawHash = [32]byte{}; return r }}},
+		{"calls everything answered", "documented answers", mutant{reply: func(r acquirer.Reply) acquirer.Reply { r.Answered = true; return r }}},
 		{"takes a refused lookup for a refused charge", "not sent by the count of bytes", mutant{
 			lookup: func(m *mutant, ctx context.Context, q acquirer.Query) acquirer.Reply {
 				r := m.Adapter.Lookup(ctx, q)

@@ -51,6 +51,9 @@ func (c *checker) ask(one Answer, res wire.Result) acquirer.Reply {
 	if n := len(script.Calls()); n != 1 && (!one.Lookup || n > maxQuestions) {
 		c.errorf("one %s made %d calls after the answer %d", what, n, res.Status)
 	}
+	if r.Answered != res.Complete {
+		c.errorf("%s, complete answer %v: the reply says %v (class %s)", what, res.Complete, r.Answered, r.Class)
+	}
 	if res.Complete && (r.RawHash != sha256.Sum256(res.Body) || r.BytesWritten != res.BytesWritten) {
 		c.errorf("%s answered with %d %q: hash of the body or count of bytes is not the transport's", what, res.Status, res.Body)
 	}

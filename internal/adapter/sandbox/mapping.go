@@ -106,7 +106,7 @@ func replyTo(to call, key string, res wire.Result) acquirer.Reply {
 		r.Outcome, r.Class = unanswered(to, res)
 		return r
 	}
-	r.RawHash = sha256.Sum256(res.Body)
+	r.Answered, r.RawHash = true, sha256.Sum256(res.Body)
 	var c charge
 	r.Outcome, r.Class, c = classify(to, key, res)
 	r.Reference, r.OurReference = c.id, c.reference

@@ -108,6 +108,9 @@ type charge struct {
 }
 
 func readCharge(members map[string]json.RawMessage) (c charge, ok bool) {
+	if _, failed := members["error"]; failed {
+		return charge{}, false
+	}
 	oks := make([]bool, 4)
 	c.id, oks[0] = name(members["id"])
 	c.reference, oks[1] = name(members["reference"])
