@@ -39,15 +39,15 @@ type Extra struct {
 
 // FailureBody is the form in which a payment's refusal leaves the house.
 type FailureBody struct {
-	_ struct{} `additionalProperties:"true"`
-	Code    string `json:"code" doc:"Stable code of the reason"`
-	Message string `json:"message" doc:"The reason in words"`
+	_       struct{} `additionalProperties:"true"`
+	Code    string   `json:"code" doc:"Stable code of the reason"`
+	Message string   `json:"message" doc:"The reason in words"`
 }
 
 // PaymentBody is the form in which a payment leaves the house: the members of API.md in its order. The contract in
 // api/openapi.yaml is written from its tags; it allows members that come later, so that a client must too.
 type PaymentBody struct {
-	_ struct{} `additionalProperties:"true"`
+	_                 struct{}     `additionalProperties:"true"`
 	ID                string       `json:"id"`
 	Object            string       `json:"object" enum:"payment"`
 	PaymentIntent     string       `json:"payment_intent"`
@@ -72,7 +72,7 @@ type PaymentBody struct {
 
 // IntentBody is the form in which an intent leaves the house.
 type IntentBody struct {
-	_ struct{} `additionalProperties:"true"`
+	_               struct{}        `additionalProperties:"true"`
 	ID              string          `json:"id"`
 	Object          string          `json:"object" enum:"payment_intent"`
 	ClientReference *string         `json:"client_reference"`
@@ -166,16 +166,16 @@ func viewPayment(i payment.Intent, p payment.Payment, x Extra) PaymentBody {
 
 // ProblemBody is an RFC 9457 document with the members that Hapax adds. It never holds the refused value.
 type ProblemBody struct {
-	_ struct{} `additionalProperties:"true"`
-	Type      string `json:"type" doc:"urn:hapax:problem: and the code"`
-	Title     string `json:"title"`
-	Status    int    `json:"status"`
-	Detail    string `json:"detail"`
-	Code      string `json:"code" doc:"Stable: decide by this one"`
-	Field     string `json:"field,omitempty" doc:"The member, parameter or header that was refused"`
-	Link      string `json:"link,omitempty" doc:"Path of the payment or intent to look at"`
-	RequestID string `json:"request_id"`
-	Do        string `json:"do" doc:"What to do next"`
+	_         struct{} `additionalProperties:"true"`
+	Type      string   `json:"type" doc:"urn:hapax:problem: and the code"`
+	Title     string   `json:"title"`
+	Status    int      `json:"status"`
+	Detail    string   `json:"detail"`
+	Code      string   `json:"code" doc:"Stable: decide by this one"`
+	Field     string   `json:"field,omitempty" doc:"The member, parameter or header that was refused"`
+	Link      string   `json:"link,omitempty" doc:"Path of the payment or intent to look at"`
+	RequestID string   `json:"request_id"`
+	Do        string   `json:"do" doc:"What to do next"`
 }
 
 // Problem renders a refusal as an RFC 9457 document, for application/problem+json.
@@ -189,11 +189,11 @@ func Problem(p *problem.Problem, requestID string) []byte {
 
 // UnknownBody is told with 202 when not even the state of the operation can be read.
 type UnknownBody struct {
-	_ struct{} `additionalProperties:"true"`
-	Object      string `json:"object" enum:"operation"`
-	Status      string `json:"status" enum:"unknown"`
-	Explanation string `json:"explanation"`
-	KeyHash     string `json:"idempotency_key_hash"`
+	_           struct{} `additionalProperties:"true"`
+	Object      string   `json:"object" enum:"operation"`
+	Status      string   `json:"status" enum:"unknown"`
+	Explanation string   `json:"explanation"`
+	KeyHash     string   `json:"idempotency_key_hash"`
 }
 
 // UnknownOperation renders what a client is told with 202 when not even the state of the operation can be read:
