@@ -32,11 +32,10 @@ func (s *Store) InTx(ctx context.Context, name string, f func(ctx context.Contex
 
 // tx is one transaction; it implements flow.Tx.
 type tx struct {
-	flow.Tx // the statements that are not written yet
-	s       *Store
-	q       *dbgen.Queries
-	err     error // the first failure of a statement: nothing may be committed after it
-	guard   *operation.Guard
+	s     *Store
+	q     *dbgen.Queries
+	err   error // the first failure of a statement: nothing may be committed after it
+	guard *operation.Guard
 	// moved is set when the server is not the one that the database remembers.
 	moved *identity
 }

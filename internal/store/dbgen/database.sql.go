@@ -193,31 +193,19 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) error {
 
 const holdEpoch = `-- name: HoldEpoch :execrows
 UPDATE database_epoch
-   SET epoch = epoch + 1, held = true, held_why = $1::text, changed_at = now(), seen_at = now(),
-       lost_from = LEAST($2::timestamptz, CASE WHEN held THEN lost_from END), lost_to = $3::timestamptz,
-       system_identifier = $4::text, timeline = $5::int
- WHERE singleton AND epoch = $6
+   SET epoch = epoch + 1, held = true, held_why = $1::text, changed_at = now(),
+       lost_from = LEAST($2::timestamptz, CASE WHEN held THEN lost_from END), lost_to = now()
+ WHERE singleton
 `
 
 type HoldEpochParams struct {
-	Why              string
-	LostFrom         pgtype.Timestamptz
-	LostTo           pgtype.Timestamptz
-	SystemIdentifier string
-	Timeline         int32
-	OldEpoch         int64
+	Why      string
+	LostFrom pgtype.Timestamptz
 }
 
 // lint: across merchants: one row for the whole database
 func (q *Queries) HoldEpoch(ctx context.Context, arg HoldEpochParams) (int64, error) {
-	result, err := q.db.Exec(ctx, holdEpoch,
-		arg.Why,
-		arg.LostFrom,
-		arg.LostTo,
-		arg.SystemIdentifier,
-		arg.Timeline,
-		arg.OldEpoch,
-	)
+	result, err := q.db.Exec(ctx, holdEpoch, arg.Why, arg.LostFrom)
 	if err != nil {
 		return 0, err
 	}
@@ -277,6 +265,37 @@ UPDATE database_epoch SET held = false, changed_at = now()
 // lint: across merchants: one row for the whole database
 func (q *Queries) ReleaseEpoch(ctx context.Context, epoch int64) (int64, error) {
 	result, err := q.db.Exec(ctx, releaseEpoch, epoch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const restoreEpoch = `-- name: RestoreEpoch :execrows
+UPDATE database_epoch
+   SET epoch = GREATEST(epoch + 1, extract(epoch FROM now())::bigint), held = true, held_why = $1::text,
+       lost_from = LEAST(seen_at - $2::bigint * interval '1 microsecond', CASE WHEN held THEN lost_from END),
+       lost_to = now(), seen_at = now(), changed_at = now(),
+       system_identifier = $3::text, timeline = $4::int
+ WHERE singleton
+`
+
+type RestoreEpochParams struct {
+	Why              string
+	MarginUs         int64
+	SystemIdentifier string
+	Timeline         int32
+}
+
+// A copy knows only the epochs from before it was made: the clock makes the new one later than all that came after.
+// lint: across merchants: one row for the whole database
+func (q *Queries) RestoreEpoch(ctx context.Context, arg RestoreEpochParams) (int64, error) {
+	result, err := q.db.Exec(ctx, restoreEpoch,
+		arg.Why,
+		arg.MarginUs,
+		arg.SystemIdentifier,
+		arg.Timeline,
+	)
 	if err != nil {
 		return 0, err
 	}

@@ -47,13 +47,22 @@ UPDATE database_epoch SET held = false, changed_at = now()
 -- name: ReadEpoch :one
 SELECT * FROM database_epoch WHERE singleton;
 
+-- name: RestoreEpoch :execrows
+-- A copy knows only the epochs from before it was made: the clock makes the new one later than all that came after.
+-- lint: across merchants: one row for the whole database
+UPDATE database_epoch
+   SET epoch = GREATEST(epoch + 1, extract(epoch FROM now())::bigint), held = true, held_why = @why::text,
+       lost_from = LEAST(seen_at - sqlc.arg(margin_us)::bigint * interval '1 microsecond', CASE WHEN held THEN lost_from END),
+       lost_to = now(), seen_at = now(), changed_at = now(),
+       system_identifier = @system_identifier::text, timeline = @timeline::int
+ WHERE singleton;
+
 -- name: HoldEpoch :execrows
 -- lint: across merchants: one row for the whole database
 UPDATE database_epoch
-   SET epoch = epoch + 1, held = true, held_why = @why::text, changed_at = now(), seen_at = now(),
-       lost_from = LEAST(@lost_from::timestamptz, CASE WHEN held THEN lost_from END), lost_to = @lost_to::timestamptz,
-       system_identifier = @system_identifier::text, timeline = @timeline::int
- WHERE singleton AND epoch = @old_epoch;
+   SET epoch = epoch + 1, held = true, held_why = @why::text, changed_at = now(),
+       lost_from = LEAST(@lost_from::timestamptz, CASE WHEN held THEN lost_from END), lost_to = now()
+ WHERE singleton;
 
 -- name: AcknowledgeEpoch :execrows
 -- lint: across merchants: one row for the whole database

@@ -1,0 +1,17 @@
+-- name: Accounts :many
+SELECT * FROM acquirer_account WHERE merchant_id = ANY(@merchants::uuid[]) ORDER BY merchant_id, id;
+
+-- name: MarkCompared :execrows
+UPDATE acquirer_account SET compared_epoch = GREATEST(compared_epoch, @epoch::bigint)
+ WHERE merchant_id = @merchant_id AND id = @id;
+
+-- name: AddAccount :exec
+INSERT INTO acquirer_account (merchant_id, id, adapter, settings, secrets)
+VALUES (@merchant_id, @id, @adapter, CAST(@settings::text AS jsonb), @secrets);
+
+-- name: ReplaceAccount :execrows
+UPDATE acquirer_account SET settings = CAST(@settings::text AS jsonb), secrets = @secrets, paused = @paused
+ WHERE merchant_id = @merchant_id AND id = @id;
+
+-- name: UncomparedAccounts :many
+SELECT * FROM acquirer_account WHERE NOT paused AND compared_epoch < @epoch ORDER BY merchant_id, id LIMIT @max_rows::int;

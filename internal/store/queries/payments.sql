@@ -1,0 +1,158 @@
+-- name: InsertPayments :many
+-- One payment per intent that is not finally refused: the partial index decides (PROTOCOL P1).
+INSERT INTO payment (merchant_id, id, intent_id, n, flow, status, amount, currency, payment_method, account_id, acquirer_key,
+                     failure_code, failure_message, refused_at, gate_open, due_at, version,
+                     kind, idempotency_key, fingerprint, fingerprint_version)
+SELECT t.merchant_id, t.id, t.intent_id, t.n, t.flow, t.status, t.amount, t.currency, t.payment_method, t.account_id, t.acquirer_key,
+       NULLIF(t.failure_code, ''), NULLIF(t.failure_message, ''), t.refused_at, t.gate_open, t.due_at, t.version,
+       t.kind, t.idempotency_key, t.fingerprint, t.fingerprint_version
+  FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id, unnest(@intents::uuid[]) AS intent_id,
+               unnest(@ns::int[]) AS n, unnest(@flows::text[]) AS flow, unnest(@statuses::text[]) AS status,
+               unnest(@amounts::bigint[]) AS amount, unnest(@currencies::text[]) AS currency, unnest(@methods::text[]) AS payment_method,
+               unnest(@accounts::uuid[]) AS account_id, unnest(@acquirer_keys::text[]) AS acquirer_key,
+               unnest(@failure_codes::text[]) AS failure_code, unnest(@failure_messages::text[]) AS failure_message,
+               unnest(@refused::timestamptz[]) AS refused_at, unnest(@gates::boolean[]) AS gate_open,
+               unnest(@due::timestamptz[]) AS due_at, unnest(@versions::bigint[]) AS version,
+               unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS idempotency_key, unnest(@fingerprints::bytea[]) AS fingerprint,
+               unnest(@fingerprint_versions::smallint[]) AS fingerprint_version) t
+ON CONFLICT (merchant_id, intent_id) WHERE refused_at IS NULL DO NOTHING
+RETURNING id;
+
+-- name: LockPayments :many
+SELECT p.*
+  FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id) t
+  JOIN payment p ON p.merchant_id = t.merchant_id AND p.id = t.id
+ ORDER BY p.merchant_id, p.id
+   FOR UPDATE OF p;
+
+-- name: ReadPayments :many
+SELECT sqlc.embed(p), sqlc.embed(i)
+  FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id) t
+  JOIN payment p ON p.merchant_id = t.merchant_id AND p.id = t.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id;
+
+-- name: SavePayments :execrows
+-- A transition names the state and the version that it expects (PROTOCOL P2, K4).
+UPDATE payment p
+   SET status = t.status, conflict = t.conflict, captured_amount = t.captured, refunded_amount = t.refunded,
+       acquirer_reference = NULLIF(t.acquirer_reference, ''), failure_code = NULLIF(t.failure_code, ''),
+       failure_message = NULLIF(t.failure_message, ''), refused_at = t.refused_at, gate_open = t.gate_open, due_at = t.due_at,
+       version = t.version, updated_at = now()
+  FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id,
+               unnest(@expected_statuses::text[]) AS expected_status, unnest(@expected_versions::bigint[]) AS expected_version,
+               unnest(@statuses::text[]) AS status, unnest(@conflicts::boolean[]) AS conflict,
+               unnest(@captured::bigint[]) AS captured, unnest(@refunded::bigint[]) AS refunded,
+               unnest(@acquirer_references::text[]) AS acquirer_reference, unnest(@failure_codes::text[]) AS failure_code,
+               unnest(@failure_messages::text[]) AS failure_message, unnest(@refused::timestamptz[]) AS refused_at,
+               unnest(@gates::boolean[]) AS gate_open, unnest(@due::timestamptz[]) AS due_at, unnest(@versions::bigint[]) AS version) t
+ WHERE p.merchant_id = t.merchant_id AND p.id = t.id AND p.status = t.expected_status AND p.version = t.expected_version;
+
+-- name: PaymentsByCommand :many
+SELECT p.*
+  FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS idempotency_key) t
+  JOIN payment p ON p.merchant_id = t.merchant_id AND p.kind = t.kind AND p.idempotency_key = t.idempotency_key;
+
+-- name: DuePayments :many
+-- lint: skip locked: across merchants, on one plain PostgreSQL only: Config.Distributed uses DuePaymentsWaiting
+-- Merchant by merchant, so that one with many due rows does not starve the rest (PROTOCOL S2).
+WITH RECURSIVE m AS (
+  (SELECT p.merchant_id FROM payment p WHERE p.due_at IS NOT NULL ORDER BY p.merchant_id LIMIT 1)
+  UNION ALL
+  SELECT (SELECT p.merchant_id FROM payment p WHERE p.due_at IS NOT NULL AND p.merchant_id > m.merchant_id
+           ORDER BY p.merchant_id LIMIT 1)
+    FROM m WHERE m.merchant_id IS NOT NULL
+), due AS (
+  SELECT d.merchant_id, d.id
+    FROM m CROSS JOIN LATERAL (
+      SELECT p.merchant_id, p.id, p.due_at FROM payment p
+       WHERE p.merchant_id = m.merchant_id AND p.due_at <= now()
+       ORDER BY p.due_at LIMIT @per_merchant::int) d
+   ORDER BY d.due_at LIMIT @max_rows::int
+)
+SELECT p.*
+  FROM due d JOIN payment p ON p.merchant_id = d.merchant_id AND p.id = d.id
+ WHERE p.due_at <= now()
+ ORDER BY p.merchant_id, p.id
+   FOR UPDATE OF p SKIP LOCKED;
+
+-- name: DuePaymentsWaiting :many
+-- DuePayments where SKIP LOCKED across merchants is not to be had.
+WITH RECURSIVE m AS (
+  (SELECT p.merchant_id FROM payment p WHERE p.due_at IS NOT NULL ORDER BY p.merchant_id LIMIT 1)
+  UNION ALL
+  SELECT (SELECT p.merchant_id FROM payment p WHERE p.due_at IS NOT NULL AND p.merchant_id > m.merchant_id
+           ORDER BY p.merchant_id LIMIT 1)
+    FROM m WHERE m.merchant_id IS NOT NULL
+), due AS (
+  SELECT d.merchant_id, d.id
+    FROM m CROSS JOIN LATERAL (
+      SELECT p.merchant_id, p.id, p.due_at FROM payment p
+       WHERE p.merchant_id = m.merchant_id AND p.due_at <= now()
+       ORDER BY p.due_at LIMIT @per_merchant::int) d
+   ORDER BY d.due_at LIMIT @max_rows::int
+)
+SELECT p.*
+  FROM due d JOIN payment p ON p.merchant_id = d.merchant_id AND p.id = d.id
+ WHERE p.due_at <= now()
+ ORDER BY p.merchant_id, p.id
+   FOR UPDATE OF p;
+
+-- name: PostponePayments :exec
+UPDATE payment p SET due_at = now() + sqlc.arg(postpone_us)::bigint * interval '1 microsecond'
+  FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id) t
+ WHERE p.merchant_id = t.merchant_id AND p.id = t.id;
+
+-- name: PaymentsOfIntents :many
+SELECT sqlc.embed(p), sqlc.embed(i)
+  FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@intents::uuid[]) AS intent_id) t
+  JOIN payment_intent i ON i.merchant_id = t.merchant_id AND i.id = t.intent_id
+  JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
+ ORDER BY p.intent_id, p.n;
+
+-- name: PaymentsByReference :many
+SELECT sqlc.embed(p), sqlc.embed(i)
+  FROM payment_intent i JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
+ WHERE i.merchant_id = @merchant_id AND i.client_reference = @client_reference::text
+   AND (@before::uuid IS NULL OR p.id < @before::uuid)
+ ORDER BY p.id DESC LIMIT @max_rows::int;
+
+-- name: PaymentsByIntent :many
+SELECT sqlc.embed(p), sqlc.embed(i)
+  FROM payment_intent i JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
+ WHERE i.merchant_id = @merchant_id AND i.id = @intent_id AND (@before::uuid IS NULL OR p.id < @before::uuid)
+ ORDER BY p.id DESC LIMIT @max_rows::int;
+
+-- name: PaymentsByCustomer :many
+SELECT sqlc.embed(p), sqlc.embed(i)
+  FROM payment_intent i JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
+ WHERE i.merchant_id = @merchant_id AND i.customer = @customer::text AND (@before::uuid IS NULL OR p.id < @before::uuid)
+ ORDER BY p.id DESC LIMIT @max_rows::int;
+
+-- name: PaymentsByKey :many
+-- By the command that made it, or by one that followed it to the same payment.
+SELECT sqlc.embed(p), sqlc.embed(i)
+  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ WHERE p.merchant_id = @merchant_id AND (@before::uuid IS NULL OR p.id < @before::uuid)
+   AND p.id IN (SELECT x.id FROM payment x WHERE x.merchant_id = @merchant_id AND x.kind = 'create_payment' AND x.idempotency_key = @idempotency_key::text
+                 UNION
+                SELECT o.payment_id FROM operation o
+                 WHERE o.merchant_id = @merchant_id AND o.kind = 'create_payment' AND o.idempotency_key = @idempotency_key::text)
+ ORDER BY p.id DESC LIMIT @max_rows::int;
+
+-- name: PaymentsByAcquirerReference :many
+-- By the money that moved: movement_once finds it account by account.
+SELECT sqlc.embed(p), sqlc.embed(i)
+  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ WHERE p.merchant_id = @merchant_id AND (@before::uuid IS NULL OR p.id < @before::uuid)
+   AND p.id IN (SELECT m.payment_id FROM acquirer_account a JOIN movement m ON m.merchant_id = a.merchant_id AND m.account_id = a.id
+                 WHERE a.merchant_id = @merchant_id AND m.reference = @acquirer_reference::text)
+ ORDER BY p.id DESC LIMIT @max_rows::int;
+
+-- name: AllPayments :many
+SELECT sqlc.embed(p), sqlc.embed(i)
+  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ WHERE p.merchant_id = @merchant_id AND (@before::uuid IS NULL OR p.id < @before::uuid)
+ ORDER BY p.id DESC LIMIT @max_rows::int;
+
+-- name: PaymentsByAcquirerKey :many
+SELECT * FROM payment WHERE merchant_id = @merchant_id AND acquirer_key = ANY(@acquirer_keys::text[]);
