@@ -5,6 +5,8 @@ import (
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
+	"slices"
+	"strings"
 )
 
 // LintSource checks one Go file of the store: a violation is recognised by
@@ -21,10 +23,12 @@ func LintSource(file string, src []byte) ([]Finding, error) {
 			Rule: "message-text", Where: fmt.Sprintf("%s:%d", file, set.Position(pos).Line), Text: text,
 		})
 	}
+	// Only who imports the driver's errors can hold one; elsewhere a Message is a field of the domain.
+	driver := slices.ContainsFunc(parsed.Imports, func(i *ast.ImportSpec) bool { return strings.HasSuffix(strings.Trim(i.Path.Value, `"`), "/pgconn") })
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
-			if n.Sel.Name == "Message" || n.Sel.Name == "Detail" || n.Sel.Name == "Hint" {
+			if driver && (n.Sel.Name == "Message" || n.Sel.Name == "Detail" || n.Sel.Name == "Hint") {
 				add(n.Pos(), "the "+n.Sel.Name+" of a database error is for people; use SQLSTATE and the constraint's name")
 			}
 		case *ast.CallExpr:

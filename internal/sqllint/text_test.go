@@ -119,7 +119,8 @@ func FuzzLintText(f *testing.F) {
 func TestSourceRule(t *testing.T) {
 	bad := `package x
 import "strings"
-func f(err error, pg *E) bool {
+import "github.com/jackc/pgx/v5/pgconn"
+func f(err error, pg *pgconn.PgError) bool {
 	return strings.Contains(err.Error(), "duplicate") || pg.Message == "x"
 }`
 	found, err := sqllint.LintSource("x.go", []byte(bad))
@@ -129,7 +130,7 @@ func f(err error, pg *E) bool {
 	if len(found) != 2 {
 		t.Errorf("found %v, want two", found)
 	}
-	good := "package x\nfunc f(pg *E) bool { return pg.Code == \"23505\" && pg.ConstraintName == \"a\" }"
+	good := "package x\nimport \"github.com/jackc/pgx/v5/pgconn\"\nfunc f(pg *pgconn.PgError) bool { return pg.Code == \"23505\" && pg.ConstraintName == \"a\" }"
 	if found, err = sqllint.LintSource("x.go", []byte(good)); err != nil || len(found) > 0 {
 		t.Errorf("found %v, %v", found, err)
 	}
