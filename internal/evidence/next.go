@@ -72,7 +72,11 @@ func Next(a Asked) Plan {
 func (a Asked) plan() Plan {
 	age := a.AskedAt.Sub(a.FirstPermitAt)
 	switch a.Reply.Outcome {
-	case acquirer.OutcomeSucceeded, acquirer.OutcomeHeld, acquirer.OutcomeRegistered, acquirer.OutcomeDeclined:
+	case acquirer.OutcomeSucceeded:
+		if a.Reply.Amount.IsPositive() { // without an amount it proves nothing, however often it is told
+			return Plan{Step: Record, Why: "the acquirer says what it is"}
+		}
+	case acquirer.OutcomeHeld, acquirer.OutcomeRegistered, acquirer.OutcomeDeclined:
 		return Plan{Step: Record, Why: "the acquirer says what it is"}
 	case acquirer.OutcomePending:
 		if age > a.Contract.MaxProcessing {

@@ -40,6 +40,9 @@ const (
 func Prove(o Observation, s Standing) Verdict {
 	switch o.Outcome {
 	case acquirer.OutcomeSucceeded:
+		if !o.Amount.IsPositive() {
+			break // says nothing that could be booked
+		}
 		if o.Amount != s.Expected || (o.OurReference != "" && o.OurReference != s.Key) {
 			return MoneyMismatch
 		}
@@ -52,12 +55,18 @@ func Prove(o Observation, s Standing) Verdict {
 		}
 		return StaleInference
 	case acquirer.OutcomeRejected:
-		return s.infer(s.Left() == 1 && s.Contract.ProvesNotExecuted(o.Code))
+		// The rejection of a question says nothing about what was sent.
+		if o.Source == FromCall && s.Left() == 1 && s.Contract.ProvesNotExecuted(o.Code) {
+			return s.infer()
+		}
 	case acquirer.OutcomeNotSent:
-		return s.infer(s.Left() == 0)
-	}
-	if o.Inference == InferNotExecuted {
-		return s.infer(true)
+		if s.Left() == 0 {
+			return s.infer()
+		}
+	case acquirer.OutcomeNotFound, acquirer.OutcomeUnknown:
+		if o.Inference == InferNotExecuted {
+			return s.infer()
+		}
 	}
 	if o.Inference == InferGiveUp && !s.Owner {
 		return StaleInference
@@ -66,9 +75,9 @@ func Prove(o Observation, s Standing) Verdict {
 }
 
 // infer applies the two conditions of every inference: the fence, and no lost interval (PROTOCOL O1, K3).
-func (s Standing) infer(holds bool) Verdict {
+func (s Standing) infer() Verdict {
 	switch {
-	case !holds || s.Lost:
+	case s.Lost:
 		return Nothing
 	case !s.Owner:
 		return StaleInference
