@@ -1,0 +1,153 @@
+// Package app puts one replica together: store, engine, flows, sweep and the HTTP door.
+//
+// Owns the wiring and the life of a process: open, serve, work, drain, close.
+// Never decides anything about a payment.
+// Read next: cmd/hapax, whose commands start replicas; internal/rig, which starts several in one test.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/hapaxpay/hapax/acquirer/wire"
+	"github.com/hapaxpay/hapax/internal/adapter"
+	"github.com/hapaxpay/hapax/internal/auth"
+	"github.com/hapaxpay/hapax/internal/config"
+	"github.com/hapaxpay/hapax/internal/flow"
+	"github.com/hapaxpay/hapax/internal/host"
+	"github.com/hapaxpay/hapax/internal/httpapi"
+	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/store"
+	"github.com/hapaxpay/hapax/internal/sweep"
+)
+
+// Options say how a replica differs from the plain one. The zero value is the plain one.
+type Options struct {
+	Log     *slog.Logger
+	Faults  operation.Faults // nil: none
+	Doer    wire.Doer        // nil: the real transport
+	Offset  time.Duration    // of the wall clock, for tests
+	Version string
+}
+
+// Replica is one process's worth of Hapax.
+type Replica struct {
+	cfg     config.Config
+	log     *slog.Logger
+	rt      *host.Runtime
+	Store   *store.Store
+	Flow    *flow.Flow
+	Sweep   *sweep.Sweep[flow.Tx]
+	Handler http.Handler
+	server  *http.Server
+}
+
+// Open connects to the database and puts a replica together. Close must be called.
+func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	ring, err := auth.ParseKeyring(cfg.SecretKey)
+	if err != nil {
+		return nil, err
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Faults == nil {
+		o.Faults = noFaults{}
+	}
+	st, err := store.Open(ctx, StoreConfig(cfg, o.Log))
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	watch := noWatch{}
+	r := &Replica{cfg: cfg, log: o.Log, rt: &host.Runtime{Offset: o.Offset}, Store: st}
+	adapters := newAcquirers(ring, adapter.Options{Doer: o.Doer, Clock: r.rt, Hook: hook(o.Faults),
+		ConnectTimeout: cfg.Connect, ReadTimeout: cfg.Read})
+	r.Flow = flow.New(flow.Config{Environment: cfg.Environment, PayBefore: defaultPayBefore, Retention: cfg.KeyRetention,
+		SecondPerson: cfg.SecondPerson}, cfg.Engine(), st, adapters, r.rt, o.Faults, watch)
+	r.Sweep = sweep.New(sweep.Config{Lease: cfg.Lease, Every: cfg.SweepEvery}, flow.Store(st), r.rt, r.Flow.Engine(), r.Flow, st,
+		func(where string, err error) { o.Log.Warn("sweep", "where", where, "error", err.Error()) })
+	r.Handler = httpapi.New(httpapi.Config{Service: &service{r.Flow, st}, Keys: st, Log: o.Log, Ready: r.ready,
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Register: registry,
+		MaxAmount: cfg.MaxAmount, RatePerSecond: cfg.RateLimit, Version: o.Version})
+	r.server = httpapi.NewServer(r.Handler, cfg.AnswerWithin, o.Log)
+	return r, nil
+}
+
+// defaultPayBefore is the life of an intent whose client did not say (PROTOCOL W3).
+const defaultPayBefore = 24 * time.Hour
+
+type noFaults struct{}
+
+func (noFaults) Hit(context.Context, string) error { return nil }
+
+// hook tells the fault plan when the first byte of a request is about to leave and when the last one has left.
+func hook(f operation.Faults) func(context.Context, string) {
+	return func(ctx context.Context, point string) {
+		if err := f.Hit(ctx, point); err != nil {
+			<-ctx.Done() // the process would be gone here: nothing more leaves
+		}
+	}
+}
+
+// StoreConfig gives what the store needs of a configuration.
+func StoreConfig(cfg config.Config, log *slog.Logger) store.Config {
+	return store.Config{URL: cfg.DatabaseURL, MaxConns: cfg.PoolSize, Lease: cfg.Lease, PoolMode: store.PoolMode(cfg.PoolMode),
+		NothingLost: cfg.FailoverPolicy == "nothing-lost", Log: log}
+}
+
+// ready says why this replica should not get requests.
+func (r *Replica) ready(ctx context.Context) []httpapi.Reason {
+	err := r.Store.InTx(ctx, "ready", func(ctx context.Context, tx flow.Tx) error {
+		_, err := tx.Guard(ctx)
+		return err
+	})
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, operation.ErrNotDurable):
+		return []httpapi.Reason{{Part: "database", Why: operation.ErrNotDurable.Error()}}
+	case errors.Is(err, operation.ErrOnHold):
+		return []httpapi.Reason{{Part: "database", Why: operation.ErrOnHold.Error()}}
+	}
+	return []httpapi.Reason{{Part: "database", Why: "not reachable"}}
+}
+
+// Serve answers requests on the listener until Close.
+func (r *Replica) Serve(l net.Listener) error {
+	if err := r.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
+
+// Work runs the sweep until ctx is done.
+func (r *Replica) Work(ctx context.Context) { r.Sweep.Run(ctx) }
+
+// Close stops taking requests, waits for what is under way until ctx is done, and lets go of the database. What did not
+// end in time is finished by the sweep of another replica.
+func (r *Replica) Close(ctx context.Context) error {
+	err := r.server.Shutdown(ctx)
+	if !r.rt.Drain(ctx) {
+		err = errors.Join(err, errors.New("calls were still under way"))
+	}
+	r.Store.Close()
+	return err
+}
+
+type noWatch struct{}
+
+func (noWatch) Count(string) {}
+func (noWatch) Settled(time.Duration) {}
+func (noWatch) Alarm(what, merchant, intent, payment string) {}

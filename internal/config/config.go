@@ -1,0 +1,130 @@
+// Package config is every setting of a process, from flags and environment.
+//
+// Owns names, defaults, the arithmetic of the time budget, and the masked print.
+// Never read by the pure packages or by the engine: they get values.
+// Read next: docs/config.md, which a test writes from this file.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/hapaxpay/hapax/acquirer/wire"
+	"github.com/hapaxpay/hapax/internal/operation"
+)
+
+// Config is what a process that serves needs. Tags are read by kong: flag, environment variable, default, help.
+type Config struct {
+	DatabaseURL string `name:"database-url" env:"HAPAX_DATABASE_URL" help:"PostgreSQL of the service's role. Empty: a private one is started." secret:"url"`
+	OwnerURL    string `name:"owner-database-url" env:"HAPAX_OWNER_DATABASE_URL" help:"PostgreSQL of the owner's role, for migrate. Empty: as the database URL." secret:"url"`
+	Listen      string `env:"HAPAX_LISTEN" default:"127.0.0.1:8080" help:"Address of the API. Port 0 picks one."`
+	DataDir     string `env:"HAPAX_DATA_DIR" help:"Folder of the private PostgreSQL and sandbox. Default: hapax in the user's data folder." type:"path"`
+	SecretKey   string `env:"HAPAX_SECRET_KEY" help:"Seals acquirers' secrets at rest: 32 bytes in base64." secret:"all"`
+	Environment string `env:"HAPAX_ENVIRONMENT" default:"production" help:"Scopes the keys sent to acquirers: two installations at one acquirer account must differ."`
+
+	AnswerWithin time.Duration `env:"HAPAX_ANSWER_WITHIN" default:"8s" help:"The client gets 202 then; the call goes on."`
+	CallUntil    time.Duration `env:"HAPAX_CALL_UNTIL" default:"25s" help:"All calls of one owner end by then."`
+	Lease        time.Duration `env:"HAPAX_LEASE" default:"30s" help:"Right to work on an operation; recovery begins after it."`
+	Fresh        time.Duration `env:"HAPAX_PERMIT_FRESH" default:"10s" help:"The first byte of a request leaves within this of its permit."`
+	Connect      time.Duration `env:"HAPAX_CONNECT_TIMEOUT" default:"1s" help:"Connecting to an acquirer."`
+	Read         time.Duration `env:"HAPAX_READ_TIMEOUT" default:"10s" help:"Waiting for an acquirer's answer."`
+	KeyRetention time.Duration `env:"HAPAX_KEY_RETENTION" default:"720h" help:"How long the stored answer of a key is kept after completion."`
+	SweepEvery   time.Duration `env:"HAPAX_SWEEP_EVERY" default:"1s" help:"Pause between two passes of the sweep."`
+
+	MaxAmount      int64  `env:"HAPAX_MAX_AMOUNT" default:"999999999999" help:"Largest amount, in minor units."`
+	RateLimit      int    `env:"HAPAX_RATE_LIMIT" default:"200" help:"Requests per second and merchant; bursts of twice that."`
+	SecondPerson   bool   `env:"HAPAX_SECOND_PERSON" help:"Decisions of a review that change what is held to be true need a second person."`
+	FailoverPolicy string `env:"HAPAX_FAILOVER_POLICY" default:"compare" enum:"compare,nothing-lost" help:"compare: sends wait after a failover until the acquirer's movements were compared. nothing-lost: declared synchronous quorum."`
+	PoolMode       string `env:"HAPAX_POOL_MODE" default:"session" enum:"session,transaction" help:"transaction: behind a transaction pooler such as pgbouncer."`
+	PoolSize       int    `env:"HAPAX_POOL_SIZE" default:"10" help:"Most connections to the database."`
+	Faults         string `env:"HAPAX_FAULTS" help:"Crash and synchronisation points, for tests. Refused where a live merchant exists."`
+	LogLevel       string `env:"HAPAX_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged."`
+}
+
+// Margins of the budget.
+const (
+	leaseMargin  = time.Second            // between the end of an owner's work and the end of its lease
+	repeatPause  = 400 * time.Millisecond // longest pause before the one repeat (PROTOCOL A3)
+	writeWithin  = wire.DefaultWriteTimeout
+	claimWithin  = 4 * time.Second // statements of a claim or permit
+	recordWithin = 4 * time.Second
+)
+
+// Budget is the worst case of one owner, step by step (PROTOCOL A4).
+type Budget struct {
+	FirstCall  time.Duration // connect + read, pause, connect + read
+	AfterTake  time.Duration // lookup + one call
+	CallUntil  time.Duration
+	Record     time.Duration
+	Lease      time.Duration
+	Permit     time.Duration
+	AnswerTime time.Duration
+}
+
+// Budget computes the worst case.
+func (c Config) Budget() Budget {
+	once := c.Connect + writeWithin + c.Read
+	return Budget{FirstCall: once + repeatPause + once, AfterTake: once + once, CallUntil: c.CallUntil, Record: recordWithin,
+		Lease: c.Lease, Permit: c.Fresh, AnswerTime: c.AnswerWithin}
+}
+
+// String shows the arithmetic.
+func (b Budget) String() string {
+	return fmt.Sprintf("worst first call %v, after a takeover %v, call until %v; call until + record %v + margin %v = %v, lease %v; permit fresh for %v; answer within %v",
+		b.FirstCall, b.AfterTake, b.CallUntil, b.Record, leaseMargin, b.CallUntil+b.Record+leaseMargin, b.Lease, b.Permit, b.AnswerTime)
+}
+
+// Validate refuses a configuration whose worst case does not fit, with the arithmetic (PROTOCOL A4, A7, K12).
+func (c Config) Validate() error {
+	b := c.Budget()
+	var errs []error
+	say := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	say(c.AnswerWithin > 0 && c.Connect > 0 && c.Read > 0 && c.Fresh > 0 && c.SweepEvery > 0 && c.CallUntil > 0, "times must be above zero")
+	say(b.FirstCall <= c.CallUntil, "the worst case of a first call does not fit: 2 × (connect %v + write %v + read %v) + pause %v = %v is more than call until %v", c.Connect, writeWithin, c.Read, repeatPause, b.FirstCall, c.CallUntil)
+	say(b.AfterTake <= c.CallUntil, "lookup and one call do not fit: 2 × (connect %v + write %v + read %v) = %v is more than call until %v", c.Connect, writeWithin, c.Read, b.AfterTake, c.CallUntil)
+	say(c.CallUntil+recordWithin+leaseMargin <= c.Lease, "the lease is too short: call until %v + record %v + margin %v = %v is more than lease %v", c.CallUntil, recordWithin, leaseMargin, c.CallUntil+recordWithin+leaseMargin, c.Lease)
+	say(c.Fresh < c.Lease, "permits outlive the lease: fresh for %v is not less than lease %v", c.Fresh, c.Lease)
+	say(c.AnswerWithin <= c.CallUntil, "the client would wait longer than anybody calls: answer within %v is more than call until %v", c.AnswerWithin, c.CallUntil)
+	say(c.KeyRetention >= 24*time.Hour, "key retention %v is shorter than 24h, the shortest time in which clients are known to repeat", c.KeyRetention)
+	say(c.MaxAmount > 0, "the largest amount must be above zero")
+	say(c.RateLimit > 0, "the rate limit must be above zero")
+	say(c.PoolSize >= 2, "the pool needs two connections at least")
+	return errors.Join(errs...)
+}
+
+// Engine gives the engine's limits.
+func (c Config) Engine() operation.Config {
+	return operation.Config{AnswerWithin: c.AnswerWithin, CallUntil: c.CallUntil, Lease: c.Lease, Fresh: c.Fresh,
+		ClaimWithin: claimWithin, RecordWithin: recordWithin, Retention: c.KeyRetention}
+}
+
+// Masked hides what is secret of a value: everything, or the password of a URL.
+func Masked(kind, value string) string {
+	if value == "" {
+		return ""
+	}
+	if kind != "url" {
+		return "********"
+	}
+	u, err := url.Parse(value)
+	if err != nil {
+		return "********"
+	}
+	if _, has := u.User.Password(); has {
+		u.User = url.UserPassword(u.User.Username(), "********")
+	}
+	q := u.Query()
+	for name := range q {
+		if name == "password" || name == "sslpassword" {
+			q.Set(name, "********")
+		}
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}

@@ -1,0 +1,90 @@
+package rig
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/hapaxpay/hapax/internal/sandbox"
+)
+
+// Unsettled counts operations that are neither finished nor waiting for a person, and gates that are closed.
+func (r *Rig) Unsettled() int {
+	r.T.Helper()
+	return r.Count(`SELECT (SELECT count(*) FROM operation WHERE state IN ('in_progress', 'awaiting_result'))
+		+ (SELECT count(*) FROM payment WHERE due_at IS NOT NULL AND NOT EXISTS (SELECT FROM review
+		   WHERE review.payment_id = payment.id AND decided_at IS NULL))`)
+}
+
+// Count runs a query that gives one number, as the owner.
+func (r *Rig) Count(sql string, args ...any) int {
+	r.T.Helper()
+	var n int
+	r.must(r.Owner.QueryRow(r.T.Context(), sql, args...).Scan(&n))
+	return n
+}
+
+// Text runs a query that gives one text, as the owner; no row gives the empty text.
+func (r *Rig) Text(sql string, args ...any) string {
+	r.T.Helper()
+	rows, err := r.Owner.Query(r.T.Context(), sql, args...)
+	r.must(err)
+	defer rows.Close()
+	var s string
+	if rows.Next() {
+		r.must(rows.Scan(&s))
+	}
+	r.must(rows.Err())
+	return s
+}
+
+// Status gives the state of the payment that the key created.
+func (r *Rig) Status(key string) string {
+	r.T.Helper()
+	return r.Text("SELECT status FROM payment WHERE idempotency_key = $1", key)
+}
+
+// Movements gives the acquirer's register: the first witness.
+func (r *Rig) Movements() []sandbox.Movement {
+	r.T.Helper()
+	m, err := r.Acquirer.Register(r.T.Context())
+	r.must(err)
+	return m
+}
+
+// Charges gives the requests to charge that arrived at the acquirer, in order of arrival.
+func (r *Rig) Charges() []sandbox.WireEntry { return r.calls("POST") }
+
+// Lookups gives the questions that arrived at the acquirer.
+func (r *Rig) Lookups() []sandbox.WireEntry { return r.calls("GET") }
+
+func (r *Rig) calls(method string) []sandbox.WireEntry {
+	r.T.Helper()
+	all, err := r.Acquirer.Wire(r.T.Context(), 0)
+	r.must(err)
+	all = slices.DeleteFunc(all, func(e sandbox.WireEntry) bool { return e.Method != method })
+	slices.SortFunc(all, func(a, b sandbox.WireEntry) int { return cmp.Compare(a.Seq, b.Seq) })
+	return all
+}
+
+// Events gives the types of the events in the outbox, in their order: the third witness.
+func (r *Rig) Events() []string {
+	r.T.Helper()
+	rows, err := r.Owner.Query(r.T.Context(), "SELECT type FROM event ORDER BY merchant_id, intent_id, version")
+	r.must(err)
+	defer rows.Close()
+	var out []string
+	for rows.Next() {
+		var s string
+		r.must(rows.Scan(&s))
+		out = append(out, s)
+	}
+	r.must(rows.Err())
+	return out
+}
+
+// Receipts counts the ledger's transactions of money applied: the second witness.
+func (r *Rig) Receipts() int {
+	return r.Count("SELECT count(*) FROM ledger_entry WHERE account = 'merchant_payable' AND amount < 0")
+}
+
+func (r *Rig) Verify() {}
