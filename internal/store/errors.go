@@ -16,6 +16,7 @@ const (
 	uniqueViolation      = "23505"
 	undefinedTable       = "42P01"
 	duplicateTable       = "42P07"
+	idleInTxTimeout      = "25P03"
 	classIntegrity       = "23"
 )
 
@@ -55,14 +56,15 @@ func isCode(err error, codes ...string) bool {
 func retryable(err error) bool { return isCode(err, serializationFailure, deadlockDetected) }
 
 // commitMeaning says what a failed COMMIT proves: ErrNothingDone only where the server itself said that it did not
-// commit, or where the COMMIT never left; else ErrCommitUnknown. A fatal error proves nothing: a server that is shut
-// down while it waits for a standby has committed already.
+// commit; else ErrCommitUnknown. A fatal error proves nothing: a server that is shut down while it waits for a standby
+// has committed already. Nor does pgconn.SafeToRetry: a connection that dies while the answer is awaited is reported
+// like one that was closed before anything was sent.
 func commitMeaning(err error) error {
 	var pg *pgconn.PgError
 	switch {
-	case errors.Is(err, pgx.ErrTxCommitRollback), pgconn.SafeToRetry(err):
+	case errors.Is(err, pgx.ErrTxCommitRollback):
 		return operation.ErrNothingDone
-	case errors.As(err, &pg) && pg.SeverityUnlocalized == "ERROR":
+	case errors.As(err, &pg) && (pg.SeverityUnlocalized == "ERROR" || pg.Code == idleInTxTimeout): // idle: no COMMIT was seen
 		return operation.ErrNothingDone
 	}
 	return operation.ErrCommitUnknown

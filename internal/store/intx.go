@@ -90,6 +90,9 @@ func (s *Store) once(ctx context.Context, name string, options pgx.TxOptions, f 
 		}
 		return again, err
 	}
+	if open.Conn().IsClosed() {
+		return false, fmt.Errorf("%s: %w: the connection was lost before COMMIT", name, operation.ErrNothingDone)
+	}
 	// Whoever waits for the answer may leave; the commit does not (PROTOCOL K11, K12).
 	err = open.Commit(context.WithoutCancel(ctx))
 	if err == nil {
