@@ -49,7 +49,10 @@ func (b *batch[T]) run(ctx context.Context, tx T) error {
 	if err := b.meet(ctx, tx, g, known); err != nil {
 		return err
 	}
-	return tx.NoteHistory(ctx, b.notes)
+	if err := tx.NoteHistory(ctx, b.notes); err != nil {
+		return err
+	}
+	return b.engine.faults.Hit(ctx, PointInClaim)
 }
 
 // sendUntil is how long after the claim the sweep may still make a call that first takes money (PROTOCOL W3).

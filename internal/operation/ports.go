@@ -173,6 +173,7 @@ type Faults interface {
 
 // The crash points, in the order in which a request meets them.
 const (
+	PointInClaim      = "in-claim"
 	PointAfterClaim   = "after-claim"
 	PointBeforeWrite  = "before-write"
 	PointAfterWrite   = "after-write"
@@ -187,5 +188,5 @@ const (
 )
 
 // Points lists every crash point.
-var Points = []string{PointAfterClaim, PointBeforeWrite, PointAfterWrite, PointAfterReply, PointBeforeLookup, PointAfterLookup,
+var Points = []string{PointInClaim, PointAfterClaim, PointBeforeWrite, PointAfterWrite, PointAfterReply, PointBeforeLookup, PointAfterLookup,
 	PointBeforePermit, PointAfterPermit, PointBeforeRecord, PointInRecord, PointAfterRecord}

@@ -109,11 +109,6 @@ func (r *Rig) AddMerchant(terms Terms) Merchant {
 	r.must(err)
 	sealed, err := r.ring.Seal(m.ID, m.Account, []byte(`{"secret":"`+AcquirerSecret+`"}`))
 	r.must(err)
-	var random [auth.SecretBytes]byte
-	unique := r.runtime.NewID()
-	copy(random[:], unique[:])
-	text, hash := auth.NewKey(auth.Test, m.ID, random)
-	m.APIKey = text
 	ctx := r.T.Context()
 	for _, q := range []struct {
 		sql  string
@@ -121,11 +116,23 @@ func (r *Rig) AddMerchant(terms Terms) Merchant {
 	}{
 		{"INSERT INTO merchant (merchant_id, name, mode) VALUES ($1, 'a shop', 'test')", []any{m.ID}},
 		{"INSERT INTO acquirer_account (merchant_id, id, adapter, settings, secrets) VALUES ($1, $2, 'sandbox', $3, $4)", []any{m.ID, m.Account, raw, sealed}},
-		{"INSERT INTO api_key (merchant_id, key_hash, id) VALUES ($1, $2, $3)", []any{m.ID, hash[:], r.runtime.NewID()}},
 	} {
 		_, err := r.Owner.Exec(ctx, q.sql, q.args...)
 		r.must(err)
 	}
+	return r.AddKey(m)
+}
+
+// AddKey makes one more API key of the merchant.
+func (r *Rig) AddKey(m Merchant) Merchant {
+	r.T.Helper()
+	var random [auth.SecretBytes]byte
+	unique := r.runtime.NewID()
+	copy(random[:], unique[:])
+	text, hash := auth.NewKey(auth.Test, m.ID, random)
+	m.APIKey = text
+	_, err := r.Owner.Exec(r.T.Context(), "INSERT INTO api_key (merchant_id, key_hash, id) VALUES ($1, $2, $3)", m.ID, hash[:], r.runtime.NewID())
+	r.must(err)
 	return m
 }
 
