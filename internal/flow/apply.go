@@ -19,6 +19,7 @@ type truth struct {
 	contract     acquirer.Contract
 	observations []evidence.Observation
 	owner        *owner // nil: brought by nobody who owns an operation
+	gate         bool   // asked about a gate: nothing is open that anybody could own, and no permit is granted any more
 }
 
 // owner is who brings an inference: it holds only if the fence is still current (PROTOCOL K3).
@@ -163,7 +164,7 @@ func (s *loaded) pair(truths []truth, payments map[Row]payment.Payment, ops []op
 
 // situation is what one observation of the subject is judged against.
 func (one *subject) situation(s *loaded, o evidence.Observation, now time.Time) payment.Situation {
-	st := evidence.Standing{Contract: one.contract, Owner: one.isOwner || o.Source == evidence.FromPerson,
+	st := evidence.Standing{Contract: one.contract, Owner: one.isOwner || one.gate && one.leader == nil || o.Source == evidence.FromPerson,
 		Expected: one.now.Amount, Key: one.now.AcquirerKey, Sends: unknownSends}
 	var last time.Time
 	if one.leader != nil {

@@ -1,6 +1,7 @@
 package payment
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer"
@@ -52,12 +53,14 @@ func Apply(s Situation, o evidence.Observation) Decision {
 	case evidence.NotExecuted:
 		s.notExecuted(&d, o)
 	case evidence.StaleInference:
-		d.Effect, d.Why = evidence.Stale, "an inference of an owner whose fence is over is not recorded"
+		d.Effect, d.Why = evidence.Stale, staleReason
 	default:
 		s.unproven(&d, o)
 	}
 	return d
 }
+
+const staleReason = "an inference of an owner whose fence is over is not recorded"
 
 // money applies, keeps aside, or recognises money that moved.
 func (s Situation) money(d *Decision, o evidence.Observation, exact bool) {
@@ -103,6 +106,10 @@ func (s Situation) pay(d *Decision, why string) {
 	}
 	d.To, d.Effect, d.Why = to, evidence.Moved, why
 	d.Events = append(d.Events, EventPaid)
+	if s.keptAside() {
+		// Two movements for one intent. The other one waits in a review of its own, whose decision ends the conflict.
+		d.Conflict, d.Events = true, append(d.Events, EventConflict)
+	}
 }
 
 // conflict keeps money aside that contradicts what is settled, and tells everybody (PROTOCOL E2, E5).
@@ -136,6 +143,11 @@ func (s Situation) appliedCount() int {
 	return n
 }
 
+// keptAside says whether money of this payment waits for a person.
+func (s Situation) keptAside() bool {
+	return slices.ContainsFunc(s.Movements, func(m Movement) bool { return m.Payment == s.Payment.ID && m.State == Unapplied })
+}
+
 // movementName is the acquirer's id of the movement; where it gave none, the key, under which it can have only one.
 func movementName(o evidence.Observation, p Payment) string {
 	if o.Reference != "" {
@@ -149,18 +161,16 @@ func (s Situation) refused(d *Decision, o evidence.Observation) {
 	case s.Payment.Status.Refusal():
 		d.Effect, d.Why = evidence.Repeat, "refused already"
 		s.openGate(d, o)
-	case s.Payment.Status == Paid:
+	case s.Payment.Status == Paid, s.hasMoney():
+		// Money moved under this payment, applied or waiting for a person: a refusal beside it contradicts it.
 		if s.Payment.Conflict {
 			d.Effect, d.Why = evidence.Repeat, "the contradiction is open already"
 			return
 		}
 		s.conflict(d, nil, ReviewContradiction)
-	case s.hasMoney():
-		// Money moved under this payment and waits for a person: a refusal beside it contradicts it.
-		s.conflict(d, nil, ReviewContradiction)
 	default:
 		s.end(d, Refused, failureOf(o.Reply, "declined"), EventDeclined)
-		s.gate(d, s.Standing.Contract.RemembersRefusals || s.Standing.Left() <= 1)
+		s.gate(d, o, s.Standing.Contract.RemembersRefusals || s.Standing.Left() <= 1)
 	}
 }
 
@@ -180,7 +190,7 @@ func (s Situation) notExecuted(d *Decision, o evidence.Observation) {
 		fallback = "rejected"
 	}
 	s.end(d, NotExecuted, failureOf(o.Reply, fallback), EventFailed)
-	s.gate(d, o.Outcome == acquirer.OutcomeNotSent || o.Outcome == acquirer.OutcomeRejected)
+	s.gate(d, o, o.Outcome == acquirer.OutcomeNotSent || o.Outcome == acquirer.OutcomeRejected)
 }
 
 // hasMoney says whether money that was not given back stands under this payment.
@@ -204,13 +214,23 @@ func (s Situation) end(d *Decision, by Cause, f Failure, event EventType) {
 	d.Events = append(d.Events, event)
 }
 
-// gate opens the way for the next payment at once, or after the longest flight time (PROTOCOL P6).
-func (s Situation) gate(d *Decision, atOnce bool) {
+// gate opens the way for the next payment at once, or when the longest flight time after the last permit was over
+// before the acquirer was asked (PROTOCOL P6).
+func (s Situation) gate(d *Decision, o evidence.Observation, atOnce bool) {
 	if !d.To.Refusal() || s.Payment.Status.Refusal() {
 		return
 	}
-	opens := s.LastPermitAt.Add(s.Standing.Contract.Flight() + s.Standing.Contract.LookupLag)
-	if atOnce || s.LastPermitAt.IsZero() || s.Now.After(opens) {
+	last := s.LastPermitAt
+	if last.IsZero() { // not known: not earlier than now
+		last = s.Now
+	}
+	opens := last.Add(s.Standing.Contract.Flight() + s.Standing.Contract.LookupLag)
+	asked := s.Now
+	if o.Source != evidence.FromPerson {
+		asked = o.AskedAt // a lookup counts as of when it was asked
+	}
+	byThen := (o.Source == evidence.FromLookup || o.Source == evidence.FromPerson) && asked.After(opens)
+	if atOnce || byThen {
 		d.GateOpen = true
 		return
 	}
@@ -239,7 +259,12 @@ func (s Situation) unproven(d *Decision, o evidence.Observation) {
 		return
 	}
 	d.Why = "nothing proven: " + o.Outcome.String()
-	if o.Outcome != acquirer.OutcomePending {
+	switch {
+	case o.Outcome == acquirer.OutcomePending: // the acquirer's own word, which moves nothing
+	case !s.Standing.Owner && o.Fence == 0: // told by somebody who concludes nothing
+	case !s.Standing.Owner: // "unknown" is an inference too (PROTOCOL K3)
+		d.Effect, d.Why = evidence.Stale, staleReason
+	default:
 		if to, ok := s.Payment.Status.Next(NoProof); ok {
 			d.To, d.Effect = to, evidence.Moved
 		}
