@@ -89,7 +89,7 @@ func (w *world) create() payment.Admission {
 const unknownSends = 2
 
 func (w *world) situation(a *attempt, o seen, working bool) payment.Situation {
-	// An operation that is completed has no owner; what a lookup says of a refused payment then is about its gate alone.
+	// A completed operation has no owner. The sweep asks about the gate of a refused payment under no fence (P6 d).
 	gate := !working && a.Status.Refusal() && o.Source == evidence.FromLookup && o.Fence == 0
 	st := evidence.Standing{Contract: w.contract, Owner: working && o.owner || o.Source == evidence.FromPerson || gate,
 		Expected: a.Amount, Key: a.AcquirerKey, Sends: unknownSends}
