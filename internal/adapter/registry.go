@@ -44,8 +44,21 @@ func Open(name string, settings, secrets []byte, o Options) (acquirer.Adapter, e
 	case sandbox.Name:
 		return openSandbox(settings, secrets, o)
 	}
-	return nil, fmt.Errorf("adapter: no adapter is called %q", name)
+	return nil, unknown(name)
 }
+
+// ContractOf gives the contract of an account from its adapter's name and its settings, without its secrets: what a
+// decision needs to know, and nothing that could call out. It fails as Open does.
+func ContractOf(name string, settings []byte) (acquirer.Contract, error) {
+	switch name {
+	case sandbox.Name:
+		s, err := sandbox.ParseSettings(settings)
+		return s.Contract, err
+	}
+	return acquirer.Contract{}, unknown(name)
+}
+
+func unknown(name string) error { return fmt.Errorf("adapter: no adapter is called %q", name) }
 
 // Known gives the contract that each adapter declares when its settings change nothing, in the order of names.
 func Known() []acquirer.Contract {

@@ -82,6 +82,7 @@ var sqlDirs = map[string]string{
 	"internal/sqllint":       "asks the catalogue",
 	"internal/devdb":         "runs a server of its own: roles, restore, ageing",
 	"internal/dbtest":        "makes and drops databases",
+	"internal/rig":           "arranges merchants for tests and reads the rows as a witness",
 	"internal/demo/naive":    "a service of its own that Hapax is shown against",
 	"internal/demo/textbook": "a service of its own that Hapax is shown against",
 	"internal/demo/scene":    "arranges and reads the databases of the services it shows",

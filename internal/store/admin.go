@@ -161,6 +161,20 @@ type Facts struct {
 	Now                                time.Time // the server's clock, to be compared with ours
 }
 
+// Examine asks a server about itself that Open may refuse: that is when a doctor is called. It fails with ErrNoSchema
+// where nothing was migrated yet.
+func Examine(ctx context.Context, cfg Config) (f Facts, err error) {
+	s, err := connect(ctx, cfg)
+	if err != nil {
+		return f, err
+	}
+	defer s.Close()
+	if f, err = s.Facts(ctx); isCode(err, undefinedTable) {
+		err = ErrNoSchema
+	}
+	return f, err
+}
+
 // Facts reads them.
 func (s *Store) Facts(ctx context.Context) (f Facts, err error) {
 	err = s.change(ctx, "facts", func(ctx context.Context, q *dbgen.Queries) error {

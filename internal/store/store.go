@@ -115,6 +115,19 @@ type Store struct {
 // Open connects, and refuses a database that is not a durable primary (PROTOCOL K9: ErrNotDurable), whose schema is
 // older than this binary, or limits that do not nest. Close must be called.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
+	s, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkAtStart(ctx); err != nil {
+		s.pool.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// connect makes a store without a look at what it is connected to.
+func connect(ctx context.Context, cfg Config) (*Store, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -141,18 +154,13 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	limits := fmt.Sprintf("; set local lock_timeout = %d; set local statement_timeout = %d; set local idle_in_transaction_session_timeout = %d",
 		cfg.LockTimeout.Milliseconds(), cfg.StatementTimeout.Milliseconds(), cfg.IdleInTxTimeout.Milliseconds())
-	s := &Store{
+	return &Store{
 		cfg:  cfg,
 		pool: pool,
 		// Limits travel with BEGIN: no session state, so that a pooler may change the backend (PROTOCOL K12).
 		begin: pgx.TxOptions{BeginQuery: "begin isolation level read committed" + limits, CommitQuery: commitQuery},
 		read:  pgx.TxOptions{BeginQuery: "begin isolation level repeatable read read only" + limits, CommitQuery: commitQuery},
-	}
-	if err := s.checkAtStart(ctx); err != nil {
-		pool.Close()
-		return nil, err
-	}
-	return s, nil
+	}, nil
 }
 
 const (
@@ -173,6 +181,9 @@ func (s *Store) Counters() Counters {
 		CommitUnknown: s.counts.commitUnknown.Load(), EpochChanges: s.counts.epochChanges.Load()}
 }
 
+// ErrNoSchema says that the database was never migrated.
+var ErrNoSchema = errors.New("store: the database has no schema: run hapax migrate")
+
 func (s *Store) checkAtStart(ctx context.Context) error {
 	var version int32
 	err := s.inTx(ctx, "check schema", s.read, func(ctx context.Context, t *tx) error {
@@ -182,7 +193,7 @@ func (s *Store) checkAtStart(ctx context.Context) error {
 	})
 	switch {
 	case isCode(err, undefinedTable):
-		return errors.New("store: the database has no schema: run hapax migrate")
+		return ErrNoSchema
 	case err != nil:
 		return err
 	case int(version) < LatestVersion():
