@@ -46,10 +46,11 @@ type Prepared struct {
 	Body   []byte // canonical bytes
 }
 
-// Query names the object of a lookup. All that is known is given; the adapter uses what its contract allows.
+// Query names what is asked about. With a key alone the answer is about everything under that key: money that moved beats
+// whatever else is there. With the acquirer's own id it is about that object only.
 type Query struct {
 	Key       string // our derived key, which is also our reference
-	Reference string // the acquirer's own id, when we know it
+	Reference string // the acquirer's own id of one object; empty: all under the key
 }
 
 // Outcome is what the acquirer said, in the words of PROTOCOL section 5.

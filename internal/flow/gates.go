@@ -49,7 +49,8 @@ func (f *Flow) openGate(ctx context.Context, p payment.Payment, now time.Time) e
 	o := evidence.Observation{Merchant: p.Merchant, ID: f.rt.NewID(), Intent: p.Intent, Payment: p.ID, Account: p.Account,
 		Source: evidence.FromLookup, AskedAt: now}
 	if c.CanLookup() {
-		o.Reply = r.adapter.Lookup(ctx, acquirer.Query{Key: p.AcquirerKey, Reference: p.AcquirerReference})
+		// By the key, never by the refused object's own id: what matters is whether anything else moved under the key.
+		o.Reply = r.adapter.Lookup(ctx, acquirer.Query{Key: p.AcquirerKey})
 	} else {
 		o.Class, o.Inference, o.Note = "no_lookup", evidence.InferGiveUp, string(payment.ReviewNoProof)
 		o.Why = "refused, but whether an earlier request still moved money cannot be asked"
@@ -62,7 +63,7 @@ func (f *Flow) openGate(ctx context.Context, p payment.Payment, now time.Time) e
 		if err != nil {
 			return err
 		}
-		return f.apply(ctx, tx, g, []truth{{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: c,
+		return f.apply(ctx, tx, g, []truth{{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: c, gate: true,
 			observations: []evidence.Observation{o}}})
 	})
 }

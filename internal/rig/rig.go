@@ -174,7 +174,7 @@ func With(change func(*config.Config)) Option {
 func (r *Rig) Replica(options ...Option) *Replica {
 	r.T.Helper()
 	cfg := r.Config()
-	o := app.Options{Log: slog.New(slog.DiscardHandler)}
+	o := app.Options{Log: slog.New(slog.NewTextHandler(r.T.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	for _, change := range options {
 		change(&cfg, &o)
 	}
