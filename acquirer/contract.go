@@ -18,6 +18,9 @@ const (
 )
 
 func (i Identity) String() string {
+	if i < IdentityNone || i > IdentityReference {
+		return "none"
+	}
 	return [...]string{"none", "key", "reference"}[i]
 }
 
@@ -80,7 +83,9 @@ func (c Contract) MaxSends() int {
 }
 
 // Repeatable says whether the same stored request may be sent again at all.
-func (c Contract) Repeatable() bool { return c.Identity != IdentityNone && c.KeyWindow > 0 }
+func (c Contract) Repeatable() bool {
+	return (c.Identity == IdentityKey || c.Identity == IdentityReference) && c.KeyWindow > 0
+}
 
 // CanLookup says whether the acquirer can be asked about a payment whose answer was lost.
 func (c Contract) CanLookup() bool { return c.LookupByKey || c.LookupByReference }
@@ -105,7 +110,9 @@ func (c Contract) Validate() error {
 		return errors.New("contract: no name")
 	case c.Identity != IdentityNone && c.KeyWindow <= 0:
 		return fmt.Errorf("contract %s: repeats are declared safe without a window", c.Name)
-	case c.Identity != IdentityNone && c.KeyLength < MinKeyLength:
+	case c.Identity < IdentityNone || c.Identity > IdentityReference:
+		return fmt.Errorf("contract %s: identity %d does not exist", c.Name, int(c.Identity))
+	case c.KeyLength < MinKeyLength: // the key is our reference too, where nothing else makes a repeat safe
 		return fmt.Errorf("contract %s: keys of %d bytes are too short, at least %d", c.Name, c.KeyLength, MinKeyLength)
 	case c.KeyWindow < 0 || c.MaxFlight < 0 || c.MaxProcessing < 0 || c.LookupLag < 0:
 		return fmt.Errorf("contract %s: a negative time", c.Name)

@@ -83,10 +83,10 @@ func Parse(prefix, text string) (ID, error) {
 	return x, nil
 }
 
-// ParseUUID reads the hyphenated UUID form.
+// ParseUUID reads the UUID form that String gives; ErrMalformed for anything else.
 func ParseUUID(text string) (ID, error) {
 	raw, err := hex.DecodeString(strings.ReplaceAll(text, "-", ""))
-	if err != nil || len(raw) != 16 {
+	if err != nil || len(raw) != 16 || ID(raw).String() != text {
 		return ID{}, ErrMalformed
 	}
 	return ID(raw), nil

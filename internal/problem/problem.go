@@ -93,10 +93,19 @@ type Problem struct {
 	Field      string        // the name of the offending field, where there is one
 	Link       string        // path of the payment or intent to look at
 	RetryAfter time.Duration // zero: no hint
+	Cause      error         // what was behind it, for the log only; never told to a client
 }
 
-// Error gives code and detail, for logs.
-func (p *Problem) Error() string { return string(p.Code) + ": " + p.Detail }
+// Error gives code, detail and cause, for logs.
+func (p *Problem) Error() string {
+	if p.Cause != nil {
+		return string(p.Code) + ": " + p.Detail + " (" + p.Cause.Error() + ")"
+	}
+	return string(p.Code) + ": " + p.Detail
+}
+
+// Unwrap gives the cause.
+func (p *Problem) Unwrap() error { return p.Cause }
 
 // Row gives the table's line for the problem.
 func (p *Problem) Row() Row { return byCode[p.Code] }
@@ -114,6 +123,9 @@ func (p *Problem) On(field string) *Problem { p.Field = field; return p }
 
 // See links to what the client should look at.
 func (p *Problem) See(path string) *Problem { p.Link = path; return p }
+
+// Because keeps what was behind it, for the log.
+func (p *Problem) Because(err error) *Problem { p.Cause = err; return p }
 
 // After sets the retry hint.
 func (p *Problem) After(d time.Duration) *Problem { p.RetryAfter = d; return p }
