@@ -181,7 +181,13 @@ func (w *writes) flush(ctx context.Context, tx Tx) error {
 	if w.postErr != nil {
 		return w.postErr
 	}
-	fresh, err := tx.InsertMovements(ctx, w.booked)
+	// The ids of a call's observations are made before the first run: a row that is there means that this very record was
+	// committed by a COMMIT whose answer was lost, and that nothing may be counted or told twice (PROTOCOL K10, O1).
+	fresh, err := tx.InsertEvidence(ctx, w.evidence)
+	if err != nil || slices.Contains(fresh, false) {
+		return err
+	}
+	fresh, err = tx.InsertMovements(ctx, w.booked)
 	if err != nil {
 		return err
 	}
@@ -200,7 +206,6 @@ func (w *writes) flush(ctx context.Context, tx Tx) error {
 		func() error { return tx.SavePayments(ctx, w.payments) },
 		func() error { return tx.InsertEntries(ctx, w.entries) },
 		func() error { return tx.InsertEvents(ctx, w.events) },
-		func() error { _, err := tx.InsertEvidence(ctx, w.evidence); return err },
 		func() error { _, err := tx.OpenReviews(ctx, w.reviews); return err },
 		func() error { return tx.CloseReviews(ctx, w.closed) },
 		func() error { return w.saveOperations(ctx, tx) },

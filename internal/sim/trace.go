@@ -20,7 +20,7 @@ type Trace struct {
 }
 
 // tailLines is how much of a history a failure shows.
-const tailLines = 400
+const tailLines = 120
 
 // NewTrace makes a trace; all may be nil.
 func NewTrace(all io.Writer) *Trace {
