@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/evidence"
@@ -151,6 +152,8 @@ func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c
 	if err != nil {
 		return nil, err
 	}
+	// The review under decision is closed by the decision, not by what the decision settles.
+	s.reviews = slices.DeleteFunc(s.reviews, func(other payment.Review) bool { return other.ID == r.ID })
 	one := s.subjects[0]
 	if r.Movement.IsZero() && r.Reason != payment.ReviewContradiction && one.now.Status.Final() && one.now.GateOpen {
 		return nil, nil // evidence was faster
@@ -181,7 +184,7 @@ func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c
 			return nil, err
 		}
 	}
-	w.endConflict(one, s, r)
+	w.endConflict(one, s)
 	return w, w.collect(one, s)
 }
 
@@ -256,13 +259,13 @@ func (w *writes) askAgain(one *subject) {
 }
 
 // endConflict clears the mark when no other open review of the intent is about a conflict (PROTOCOL P7).
-func (w *writes) endConflict(one *subject, s *loaded, decided payment.Review) {
+func (w *writes) endConflict(one *subject, s *loaded) {
 	if !one.now.Conflict {
 		return
 	}
 	onPayment, onIntent := false, false
 	for _, r := range s.reviews {
-		if r.ID == decided.ID || !conflictReason(r.Reason) {
+		if !conflictReason(r.Reason) {
 			continue
 		}
 		onIntent = true

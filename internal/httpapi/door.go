@@ -210,6 +210,9 @@ func seconds(after time.Duration) string {
 func (d *door) failed(x *exchange, err error) reply {
 	var p *problem.Problem
 	if errors.As(err, &p) {
+		if p.Cause != nil {
+			d.fault(x, p)
+		}
 		return d.refuse(x, p)
 	}
 	if errors.Is(err, context.Canceled) && x.r.Context().Err() != nil {

@@ -223,7 +223,7 @@ func (e *Engine[T]) claim(ctx context.Context, requests []Request) []claimed {
 			continue
 		case errors.Is(err, errVanishedRow):
 			continue
-		case len(requests) > 1 && !e.away(err):
+		case len(requests) > 1 && !errors.Is(err, ErrNotDurable) && !errors.Is(err, ErrOnHold):
 			return e.singly(ctx, requests)
 		}
 		out = e.failed(requests, err, unknown)
@@ -259,9 +259,9 @@ func (e *Engine[T]) failed(requests []Request, err error, unknown bool) []claime
 		case unknown:
 			out[i].answer = e.kinds[r.Kind].Unconfirmed(r)
 		case errors.Is(err, ErrOnHold):
-			out[i].err = problem.New(problem.SendsOnHold, "").After(holdHint)
+			out[i].err = problem.New(problem.SendsOnHold, "").After(holdHint).Because(err)
 		case e.away(err):
-			out[i].err = problem.New(problem.TryAgain, "").After(retryHint)
+			out[i].err = problem.New(problem.TryAgain, "").After(retryHint).Because(err)
 		default:
 			out[i].err = fmt.Errorf("claim %s: %w", r.Kind, err)
 		}

@@ -294,6 +294,17 @@ func (r *Rig) Later(d time.Duration) {
 	r.must(r.Acquirer.Advance(r.T.Context(), d))
 }
 
+// CompareAll puts the database on hold for the time of the whole test and compares it with the acquirer's movements, as
+// after a restore.
+func (r *Rig) CompareAll(p *Replica) error {
+	r.T.Helper()
+	if err := p.Store.HoldEpoch(r.T.Context(), "a test", time.Now().Add(-30*24*time.Hour)); err != nil {
+		return err
+	}
+	_, err := p.Flow.CompareLost(r.T.Context())
+	return err
+}
+
 // maxPasses bounds Settle: with the back-off, a week fits.
 const maxPasses = 400
 
