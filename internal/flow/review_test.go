@@ -29,7 +29,7 @@ func decide(t *testing.T, r *rig.Rig, p *rig.Replica, key, verdict, reference st
 // inReview makes a payment whose outcome only a person can tell; moved says whether the acquirer took the money.
 func inReview(t *testing.T, moved bool) (*rig.Rig, *rig.Replica) {
 	t.Helper()
-	r := rig.New(t, rig.Terms{"not_found_final": false, "max_flight": "1ms", "lookup_lag": "0s"})
+	r := rig.New(t, rig.Terms{"not_found_final": false, "max_flight": "1us", "lookup_lag": "0s"})
 	p := r.Replica()
 	fault := "timeout_not_executed"
 	if moved {
