@@ -187,6 +187,8 @@ func TestEffects(t *testing.T) {
 		{"given up by a stale owner", nil, say(lookup, false, acquirer.OutcomeRejected, infers(evidence.InferGiveUp)), evidence.Stale, payment.Pending, "", nil},
 		{"given up after money, by whoever owned it", []seen{paid}, say(lookup, true, acquirer.OutcomeUnknown, infers(evidence.InferGiveUp)), evidence.Stale, payment.Paid, "", nil},
 		{"not executed, after money", []seen{paid}, say(evidence.FromPerson, true, acquirer.OutcomeUnknown, infers(evidence.InferNotExecuted)), evidence.Behind, payment.Paid, "", nil},
+		{"not executed, beside money of another amount", []seen{say(call, true, acquirer.OutcomeSucceeded, moved("ch_1", wrongPrice))}, say(evidence.FromPerson, true, acquirer.OutcomeUnknown, infers(evidence.InferNotExecuted)), evidence.Behind, payment.Unknown, "", nil},
+		{"money while a conflict is open", []seen{say(call, true, acquirer.OutcomeSucceeded, moved("ch_1", wrongPrice)), declined}, say(webhook, false, acquirer.OutcomeSucceeded, b), evidence.Conflict, payment.Unknown, payment.ReviewSecondMovement, []payment.EventType{payment.EventConflict}},
 		{"not executed, by a stale owner", nil, say(lookup, false, acquirer.OutcomeNotFound, infers(evidence.InferNotExecuted)), evidence.Stale, payment.Pending, "", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
