@@ -1,11 +1,15 @@
 package app
 
 import (
+	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/acquirer/wire"
 	"github.com/hapaxpay/hapax/internal/adapter"
 	"github.com/hapaxpay/hapax/internal/auth"
 	"github.com/hapaxpay/hapax/internal/flow"
@@ -56,4 +60,45 @@ func (a *acquirers) For(account flow.Account) (acquirer.Adapter, error) {
 	}
 	a.open[account.ID] = opened{digest, made}
 	return made, nil
+}
+
+// contracts knows what each account's acquirer promises, and calls nobody: it is for whoever decides but does not pay,
+// and so needs no secret of an acquirer.
+type contracts struct{}
+
+// For implements flow.Acquirers.
+func (contracts) For(account flow.Account) (acquirer.Adapter, error) {
+	c, err := adapter.ContractOf(account.Adapter, account.Settings)
+	if err != nil {
+		return nil, fmt.Errorf("account %s: %w", account.ID, err)
+	}
+	return silent{c}, nil
+}
+
+// silent has a contract and no voice.
+type silent struct{ contract acquirer.Contract }
+
+var errSilent = errors.New("this process calls no acquirer")
+
+// Contract implements acquirer.Adapter.
+func (s silent) Contract() acquirer.Contract { return s.contract }
+
+// PrepareCharge implements acquirer.Adapter.
+func (silent) PrepareCharge(acquirer.Charge) (acquirer.Prepared, error) {
+	return acquirer.Prepared{}, errSilent
+}
+
+// Send implements acquirer.Adapter. No byte leaves.
+func (silent) Send(context.Context, acquirer.Prepared, *wire.Permit) acquirer.Reply {
+	return acquirer.Reply{Outcome: acquirer.OutcomeNotSent, Class: "silent", Message: errSilent.Error()}
+}
+
+// Lookup implements acquirer.Adapter. It proves nothing.
+func (silent) Lookup(context.Context, acquirer.Query) acquirer.Reply {
+	return acquirer.Reply{Class: "silent", Message: errSilent.Error()}
+}
+
+// Movements implements acquirer.Adapter.
+func (silent) Movements(context.Context, time.Time, time.Time) ([]acquirer.Movement, error) {
+	return nil, errSilent
 }

@@ -36,6 +36,10 @@ type Options struct {
 	Doer    wire.Doer        // nil: the real transport
 	Offset  time.Duration    // of the wall clock, for tests
 	Version string
+	// Silent makes a replica that decides and reads but calls no acquirer: it needs no HAPAX_SECRET_KEY, and must not Work.
+	Silent bool
+	// WithoutAPI leaves health and metrics of the HTTP door only, for a process that only works.
+	WithoutAPI bool
 }
 
 // Replica is one process's worth of Hapax.
@@ -55,15 +59,16 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	ring, err := auth.ParseKeyring(cfg.SecretKey)
-	if err != nil {
-		return nil, err
-	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	if o.Faults == nil {
 		o.Faults = noFaults{}
+	}
+	r := &Replica{cfg: cfg, log: o.Log, rt: &host.Runtime{Offset: o.Offset}}
+	adapters, err := r.adapters(o)
+	if err != nil {
+		return nil, err
 	}
 	st, err := store.Open(ctx, StoreConfig(cfg, o.Log))
 	if err != nil {
@@ -71,9 +76,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 	}
 	registry := prometheus.NewRegistry()
 	watch := noWatch{}
-	r := &Replica{cfg: cfg, log: o.Log, rt: &host.Runtime{Offset: o.Offset}, Store: st}
-	adapters := newAcquirers(ring, adapter.Options{Doer: o.Doer, Clock: r.rt, Hook: hook(o.Faults),
-		ConnectTimeout: cfg.Connect, ReadTimeout: cfg.Read})
+	r.Store = st
 	r.Flow = flow.New(flow.Config{Environment: cfg.Environment, PayBefore: defaultPayBefore, Retention: cfg.KeyRetention,
 		SecondPerson: cfg.SecondPerson}, cfg.Engine(), st, adapters, r.rt, o.Faults, watch)
 	r.Sweep = sweep.New(sweep.Config{Lease: cfg.Lease, Every: cfg.SweepEvery}, flow.Store(st), r.rt, r.Flow.Engine(), r.Flow, st,
@@ -81,8 +84,33 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 	r.Handler = httpapi.New(httpapi.Config{Service: &service{r.Flow, st}, Keys: st, Log: o.Log, Ready: r.ready,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Register: registry,
 		MaxAmount: cfg.MaxAmount, RatePerSecond: cfg.RateLimit, Version: o.Version})
+	if o.WithoutAPI {
+		r.Handler = onlyHealth(r.Handler)
+	}
 	r.server = httpapi.NewServer(r.Handler, cfg.AnswerWithin, o.Log)
 	return r, nil
+}
+
+// adapters gives the way to the acquirers.
+func (r *Replica) adapters(o Options) (flow.Acquirers, error) {
+	if o.Silent {
+		return contracts{}, nil
+	}
+	ring, err := auth.ParseKeyring(r.cfg.SecretKey)
+	if err != nil {
+		return nil, err
+	}
+	return newAcquirers(ring, adapter.Options{Doer: o.Doer, Clock: r.rt, Hook: hook(o.Faults),
+		ConnectTimeout: r.cfg.Connect, ReadTimeout: r.cfg.Read}), nil
+}
+
+// onlyHealth leaves what operators ask.
+func onlyHealth(h http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		mux.Handle("GET "+path, h)
+	}
+	return mux
 }
 
 // defaultPayBefore is the life of an intent whose client did not say (PROTOCOL W3).
@@ -148,6 +176,6 @@ func (r *Replica) Close(ctx context.Context) error {
 
 type noWatch struct{}
 
-func (noWatch) Count(string) {}
-func (noWatch) Settled(time.Duration) {}
+func (noWatch) Count(string)                                 {}
+func (noWatch) Settled(time.Duration)                        {}
 func (noWatch) Alarm(what, merchant, intent, payment string) {}

@@ -113,18 +113,15 @@ func Masked(kind, value string) string {
 		return "********"
 	}
 	u, err := url.Parse(value)
-	if err != nil {
+	if err != nil || u.Host == "" { // "host=… password=…" parses as a path
 		return "********"
-	}
-	if _, has := u.User.Password(); has {
-		u.User = url.UserPassword(u.User.Username(), "********")
 	}
 	q := u.Query()
 	for name := range q {
 		if name == "password" || name == "sslpassword" {
-			q.Set(name, "********")
+			q.Set(name, "xxxxx")
 		}
 	}
 	u.RawQuery = q.Encode()
-	return u.String()
+	return u.Redacted()
 }

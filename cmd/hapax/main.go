@@ -1,0 +1,130 @@
+// Command hapax is the one binary of Hapax: the service, its tools, and the sandbox acquirer.
+//
+// Owns the command line: what each command reads, prints and exits with.
+// Never decides about a payment; wiring only.
+// Read next: internal/app (a replica), README.md (the two commands to begin with).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/hapaxpay/hapax/internal/config"
+)
+
+// version is set by the linker for releases.
+var version = "dev"
+
+// Exit codes of every command.
+const (
+	exitGood     = 0
+	exitFound    = 1 // the command ran and found something wrong
+	exitCouldNot = 2 // the command could not run
+)
+
+// errFound makes a command exit with 1 without a further message.
+var errFound = errors.New("found something wrong")
+
+type cli struct {
+	config.Config
+	JSON bool `help:"One JSON object on standard output, always with \"ok\"."`
+
+	Dev             devCmd             `cmd:"" help:"Everything on this machine: private PostgreSQL, sandbox acquirer, API, workers."`
+	Serve           serveCmd           `cmd:"" help:"The service: API and workers."`
+	Migrate         migrateCmd         `cmd:"" help:"Bring the database's schema up to this version."`
+	Sandbox         sandboxCmd         `cmd:"" help:"The sandbox acquirer alone."`
+	Merchant        merchantCmd        `cmd:"" help:"Merchants: add, list."`
+	Apikey          apikeyCmd          `cmd:"" help:"API keys: add, list, rotate with overlap, revoke."`
+	AcquirerAccount acquirerAccountCmd `cmd:"" help:"Acquirer accounts: add, list, rotate secrets."`
+	Acquirers       acquirersCmd       `cmd:"" help:"The contracts that adapters declare."`
+	Review          reviewCmd          `cmd:"" help:"What only a person may decide: list, show, decide."`
+	Doctor          doctorCmd          `cmd:"" help:"Check the database and its settings."`
+	Epoch           epochCmd           `cmd:"" help:"After a failover or restore: show, hold, acknowledge, restored."`
+	ShowConfig      configCmd          `cmd:"" name:"config" help:"Print the effective settings, secrets masked."`
+	Version         versionCmd         `cmd:"" help:"Print the version."`
+}
+
+// tool is what every command gets.
+type tool struct {
+	ctx  context.Context
+	cfg  config.Config
+	json bool
+	in   io.Reader
+	out  io.Writer
+	err  io.Writer
+	log  *slog.Logger
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run is main as a test can start it.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) (code int) {
+	var c cli
+	t := &tool{ctx: ctx, json: slices.Contains(args, "--json"), in: in, out: out, err: errOut}
+	parser, err := kong.New(&c, kong.Name("hapax"),
+		kong.Description("A self-hosted payment core: it moves money at most once per payment intent."),
+		kong.Writers(out, errOut), kong.Exit(func(n int) { panic(exit(n)) }), kong.UsageOnError())
+	if err != nil {
+		return t.exit(err)
+	}
+	defer func() {
+		switch e := recover().(type) {
+		case nil:
+		case exit: // --help
+			code = int(e)
+		default:
+			panic(e)
+		}
+	}()
+	parsed, err := parser.Parse(args)
+	if err != nil {
+		return t.exit(err)
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return t.exit(err)
+	}
+	t.cfg, t.json = c.Config, c.JSON
+	t.log = slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level}))
+	return t.exit(parsed.Run(t))
+}
+
+type exit int
+
+// exit tells what went wrong and chooses the exit code.
+func (t *tool) exit(err error) int {
+	switch {
+	case err == nil:
+		return exitGood
+	case errors.Is(err, errFound):
+		return exitFound
+	}
+	if t.json {
+		if printErr := t.print(map[string]any{"ok": false, "error": err.Error()}); printErr != nil {
+			fmt.Fprintln(t.err, "hapax:", printErr)
+		}
+	}
+	fmt.Fprintln(t.err, "hapax:", err)
+	return exitCouldNot
+}
+
+type versionCmd struct{}
+
+// Run prints the version.
+func (versionCmd) Run(t *tool) error {
+	return t.tell(map[string]any{"ok": true, "version": version}, "hapax "+version)
+}

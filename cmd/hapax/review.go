@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hapaxpay/hapax/internal/app"
+	"github.com/hapaxpay/hapax/internal/flow"
+	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/payment"
+	"github.com/hapaxpay/hapax/internal/present"
+	"github.com/hapaxpay/hapax/internal/problem"
+	"github.com/hapaxpay/hapax/internal/store"
+)
+
+// Limits of the queue as it is listed.
+const (
+	reviewPage = 100
+	maxReviews = 1000
+)
+
+type reviewCmd struct {
+	List   reviewListCmd   `cmd:"" help:"What waits for a person, the oldest first."`
+	Show   reviewShowCmd   `cmd:"" help:"One entry: the reason, the story with all evidence, and what each allowed verdict would do."`
+	Decide reviewDecideCmd `cmd:"" help:"Decide one entry."`
+}
+
+type reviewListCmd struct {
+	Limit int `default:"50" help:"Most entries of the list."`
+}
+
+// Run lists open entries of all tenants by age.
+func (c reviewListCmd) Run(t *tool) error {
+	s, done, err := t.store()
+	if err != nil {
+		return err
+	}
+	defer done()
+	limit := min(max(c.Limit, 1), maxReviews)
+	var open []payment.Review
+	err = eachMerchant(t, s, func(m store.Merchant) (bool, error) {
+		some, err := s.OpenReviews(t.ctx, m.ID, id.ID{}, limit)
+		open = append(open, some...)
+		return false, err
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(open, func(a, b payment.Review) int { return a.OpenedAt.Compare(b.OpenedAt) })
+	open = open[:min(len(open), limit)]
+	objects := []map[string]any{}
+	var rows [][]string
+	now := time.Now()
+	for _, r := range open {
+		objects = append(objects, reviewObject(r, now))
+		rows = append(rows, []string{r.ID.Text(id.Review), age(r, now).String(), string(r.Reason), strings.Join(flow.Allowed[r.Reason], ", "),
+			r.Payment.Text(id.Payment), r.Merchant.Text(id.Merchant)})
+	}
+	return t.tellList("reviews", objects, "REVIEW\tAGE\tREASON\tALLOWED VERDICTS\tPAYMENT\tMERCHANT", rows)
+}
+
+func age(r payment.Review, now time.Time) time.Duration {
+	return max(0, now.Sub(r.OpenedAt)).Round(time.Second)
+}
+
+func reviewObject(r payment.Review, now time.Time) map[string]any {
+	allowed := []map[string]any{}
+	for _, v := range flow.Allowed[r.Reason] {
+		allowed = append(allowed, map[string]any{"verdict": v, "consequence": flow.Consequence[v]})
+	}
+	return map[string]any{"id": r.ID.Text(id.Review), "merchant": r.Merchant.Text(id.Merchant), "payment_intent": r.Intent.Text(id.Intent),
+		"payment": r.Payment.Text(id.Payment), "movement": r.Movement.Text(id.Movement), "reason": r.Reason, "detail": r.Detail,
+		"opened_at": stamp(r.OpenedAt), "age_seconds": seconds(age(r, now)), "decided_at": stamp(r.DecidedAt), "decision": r.Decision, "allowed": allowed}
+}
+
+// entry is a review with all that belongs to it.
+type entry struct {
+	payment.Review
+	decisions []flow.Decision
+}
+
+// findReview looks for the entry among all tenants.
+func (t *tool) findReview(s *store.Store, text string) (e entry, err error) {
+	review, err := parseID(id.Review, text)
+	if err != nil {
+		return e, err
+	}
+	found := false
+	err = eachMerchant(t, s, func(m store.Merchant) (bool, error) {
+		e.Review, e.decisions, found, err = s.ReviewByID(t.ctx, m.ID, review)
+		return found, err
+	})
+	if err == nil && !found {
+		err = fmt.Errorf("there is no review %s", text)
+	}
+	return e, err
+}
+
+type reviewDecideCmd struct {
+	Review       string `arg:"" help:"The entry: rev_…"`
+	Verdict      string `required:"" help:"One of the verdicts that review show allows."`
+	Person       string `required:"" help:"Who decides."`
+	Reason       string `required:"" help:"Why: what you looked at, and what it said."`
+	Reference    string `help:"The acquirer's own id of the payment; needed for the verdict paid."`
+	SecondPerson string `name:"with" help:"Second person, where HAPAX_SECOND_PERSON asks for one." placeholder:"PERSON"`
+	Key          string `help:"Idempotency key. Default: made from the decision itself, so that the same decision twice is one."`
+}
+
+// Run decides through the same flow as every other evidence.
+func (c reviewDecideCmd) Run(t *tool) error {
+	_, service, done, err := t.database()
+	if err != nil {
+		return err
+	}
+	defer done()
+	cfg := t.cfg
+	cfg.DatabaseURL = service
+	r, err := app.Open(t.ctx, cfg, app.Options{Log: t.log, Version: version, Silent: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.decide(t, r), t.close(r))
+}
+
+func (c reviewDecideCmd) decide(t *tool, r *app.Replica) error {
+	e, err := t.findReview(r.Store, c.Review)
+	if err != nil {
+		return err
+	}
+	command := flow.DecideReviewCommand{Merchant: e.Merchant, Key: c.Key, Review: e.ID, Verdict: c.Verdict,
+		Reference: c.Reference, Person: c.Person, Second: c.SecondPerson, Reason: c.Reason}
+	if command.Key == "" {
+		sum := command.Fingerprint()
+		command.Key = "decision-" + hex.EncodeToString(sum[:16])
+	}
+	command.RequestID = "cli-" + hex.EncodeToString(random(8))
+	// Whoever leaves does not undo a decision that is being written.
+	answer, err := r.Flow.DecideReview(context.WithoutCancel(t.ctx), command)
+	var refused *problem.Problem
+	switch {
+	case errors.As(err, &refused):
+		return fmt.Errorf("refused: %s %s", refused.Code, refused.Detail)
+	case err != nil:
+		return err
+	case answer.Status != 201:
+		return fmt.Errorf("it is not known whether the decision was written; repeat it with --key %s", command.Key)
+	}
+	return t.tell(map[string]any{"ok": true, "idempotency_key": command.Key, "replayed": answer.Replayed, "decision": json.RawMessage(answer.Body)},
+		fmt.Sprintf("%s is decided: %s: %s\nkey %s", c.Review, c.Verdict, flow.Consequence[c.Verdict], command.Key))
+}
+
+type reviewShowCmd struct {
+	Review string `arg:"" help:"The entry: rev_…"`
+}
+
+// Run shows one entry.
+func (c reviewShowCmd) Run(t *tool) error {
+	s, done, err := t.store()
+	if err != nil {
+		return err
+	}
+	defer done()
+	e, err := t.findReview(s, c.Review)
+	if err != nil {
+		return err
+	}
+	object, text := reviewObject(e.Review, time.Now()), reviewText(e)
+	if !e.Payment.IsZero() {
+		a, found, err := s.PaymentByID(t.ctx, e.Merchant, e.Payment)
+		if err != nil {
+			return err
+		}
+		if found {
+			body := present.Payment(a.Intent, a.Payment, present.Extra{InReview: a.InReview})
+			object["payment_now"] = json.RawMessage(body)
+			text += "\nthe payment now:\n  " + string(body) + "\n"
+		}
+	}
+	object["ok"], object["decisions"] = true, decisionObjects(e.decisions)
+	return t.tell(object, text)
+}
+
+func decisionObjects(all []flow.Decision) []json.RawMessage {
+	out := []json.RawMessage{}
+	for _, d := range all {
+		out = append(out, present.Decision(d.ID, d.Review, d.Verdict, d.Person, d.Reason, d.At))
+	}
+	return out
+}
+
+func reviewText(e entry) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, opened %s (%v ago)\nreason: %s", e.ID.Text(id.Review), stamp(e.OpenedAt), age(e.Review, time.Now()), e.Reason)
+	if e.Detail != "" {
+		fmt.Fprintf(&b, ": %s", e.Detail)
+	}
+	fmt.Fprintf(&b, "\nmerchant %s\nintent %s\npayment %s\n", e.Merchant.Text(id.Merchant), e.Intent.Text(id.Intent), e.Payment.Text(id.Payment))
+	for _, d := range e.decisions {
+		fmt.Fprintf(&b, "decided %s by %s: %s: %s\n", stamp(d.At), d.Person, d.Verdict, d.Reason)
+	}
+	if e.DecidedAt.IsZero() {
+		b.WriteString("\nallowed verdicts:\n")
+		for _, v := range flow.Allowed[e.Reason] {
+			fmt.Fprintf(&b, "  %-13s %s\n", v, flow.Consequence[v])
+		}
+	} else if len(e.decisions) == 0 {
+		fmt.Fprintf(&b, "closed %s: %s\n", stamp(e.DecidedAt), e.Decision)
+	}
+	return b.String()
+}

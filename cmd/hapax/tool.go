@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hapaxpay/hapax/internal/app"
+	"github.com/hapaxpay/hapax/internal/config"
+	"github.com/hapaxpay/hapax/internal/devdb"
+	"github.com/hapaxpay/hapax/internal/store"
+)
+
+// print writes one JSON object.
+func (t *tool) print(v any) error {
+	e := json.NewEncoder(t.out)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// tell prints the object where a program reads, else the text.
+func (t *tool) tell(object map[string]any, text string) error {
+	if t.json {
+		return t.print(object)
+	}
+	_, err := fmt.Fprintln(t.out, text)
+	return err
+}
+
+// table prints rows under a header, for people.
+func (t *tool) table(header string, rows [][]string) error {
+	w := tabwriter.NewWriter(t.out, 0, 4, 2, ' ', 0)
+	lines := header + "\n"
+	for _, r := range rows {
+		lines += strings.Join(r, "\t") + "\n"
+	}
+	if _, err := io.WriteString(w, lines); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// tellList prints a named list of objects where a program reads, else a table.
+func (t *tool) tellList(name string, objects []map[string]any, header string, rows [][]string) error {
+	if t.json {
+		return t.print(map[string]any{"ok": true, name: objects})
+	}
+	return t.table(header, rows)
+}
+
+// toolConns bounds the connections of a tool.
+const toolConns = 2
+
+// stopWithin bounds how long the end of a private server may take.
+const stopWithin = 30 * time.Second
+
+// database gives the URLs of owner and service. Without HAPAX_DATABASE_URL the private PostgreSQL of this user is
+// started, or joined where it runs, and migrated; done must be called.
+func (t *tool) database() (owner, service string, done func(), err error) {
+	if t.cfg.DatabaseURL != "" {
+		owner = t.cfg.OwnerURL
+		if owner == "" {
+			owner = t.cfg.DatabaseURL
+		}
+		return owner, t.cfg.DatabaseURL, func() {}, nil
+	}
+	server, err := t.private()
+	if err != nil {
+		return "", "", nil, err
+	}
+	owner, service = server.URL(devdb.RoleOwner, devdb.Database), server.URL(devdb.RoleService, devdb.Database)
+	done = func() { t.stop(server) }
+	if err := store.Migrate(t.ctx, owner); err != nil {
+		done()
+		return "", "", nil, err
+	}
+	return owner, service, done, nil
+}
+
+// private starts or joins the private PostgreSQL; where its binaries are missing it installs them where it may.
+func (t *tool) private() (*devdb.Server, error) {
+	dir, err := t.dataDir()
+	if err != nil {
+		return nil, err
+	}
+	cfg := devdb.Config{Dir: filepath.Join(dir, "postgres")}
+	server, err := devdb.Start(t.ctx, cfg)
+	if errors.Is(err, devdb.ErrNoPostgres) && devdb.CanInstall() {
+		fmt.Fprintln(t.err, "PostgreSQL is missing; installing it from Debian's packages.")
+		if err := devdb.InstallDebian(t.ctx, t.err); err != nil {
+			return nil, err
+		}
+		server, err = devdb.Start(t.ctx, cfg)
+	}
+	return server, err
+}
+
+func (t *tool) dataDir() (string, error) {
+	if t.cfg.DataDir != "" {
+		return t.cfg.DataDir, nil
+	}
+	postgres, err := devdb.DefaultDir()
+	return filepath.Dir(postgres), err
+}
+
+func (t *tool) stop(server *devdb.Server) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), stopWithin)
+	defer cancel()
+	if err := server.Stop(ctx); err != nil {
+		fmt.Fprintln(t.err, "hapax: private PostgreSQL:", err)
+	}
+}
+
+// store opens the database for a tool; done must be called.
+func (t *tool) store() (*store.Store, func(), error) {
+	_, service, done, err := t.database()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := t.open(service)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return s, func() { s.Close(); done() }, nil
+}
+
+func (t *tool) open(url string) (*store.Store, error) {
+	cfg := t.cfg
+	cfg.DatabaseURL, cfg.PoolSize = url, toolConns
+	return store.Open(t.ctx, app.StoreConfig(cfg, t.log))
+}
+
+// secretKey is what seals acquirers' secrets: as configured, or what `hapax dev` keeps for the private database.
+func (t *tool) secretKey() (string, error) {
+	switch {
+	case t.cfg.SecretKey != "":
+		return t.cfg.SecretKey, nil
+	case t.cfg.DatabaseURL != "":
+		return "", errors.New("HAPAX_SECRET_KEY is needed: 32 random bytes in base64, such as `openssl rand -base64 32` makes")
+	}
+	dir, err := t.dataDir()
+	if err != nil {
+		return "", err
+	}
+	mem, err := recall(dir)
+	if err != nil {
+		return "", err
+	}
+	return mem.SecretKey, keep(dir, mem)
+}
+
+type configCmd struct{}
+
+// Run prints the effective settings and whether they fit; exit 1 when they do not.
+func (configCmd) Run(t *tool) error {
+	settings := map[string]any{}
+	var rows [][]string
+	v, kind := reflect.ValueOf(t.cfg), reflect.TypeOf(t.cfg)
+	for n := range kind.NumField() {
+		f := kind.Field(n)
+		value := fmt.Sprint(v.Field(n).Interface())
+		if secret := f.Tag.Get("secret"); secret != "" {
+			value = config.Masked(secret, value)
+		}
+		settings[f.Tag.Get("env")] = value
+		rows = append(rows, []string{f.Tag.Get("env"), value})
+	}
+	invalid := t.cfg.Validate()
+	budget := t.cfg.Budget().String()
+	object := map[string]any{"ok": invalid == nil, "settings": settings, "budget": budget}
+	text := "\nbudget: " + budget
+	if invalid != nil {
+		object["refused"] = invalid.Error()
+		text += "\n\nrefused: " + invalid.Error()
+	}
+	if !t.json {
+		if err := t.table("SETTING\tVALUE", rows); err != nil {
+			return err
+		}
+	}
+	if err := t.tell(object, text); err != nil {
+		return err
+	}
+	if invalid != nil {
+		return errFound
+	}
+	return nil
+}
