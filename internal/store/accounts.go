@@ -49,14 +49,14 @@ func (t *tx) MarkCompared(ctx context.Context, account flow.Row, epoch int64) er
 func (s *Store) AddAccount(ctx context.Context, a flow.Account) error {
 	return s.change(ctx, "add account", func(ctx context.Context, q *dbgen.Queries) error {
 		return q.AddAccount(ctx, dbgen.AddAccountParams{MerchantID: dbID(a.Merchant), ID: dbID(a.ID), Adapter: a.Adapter,
-			Settings: string(a.Settings), Secrets: a.Secrets})
+			Settings: string(a.Settings), Secrets: append([]byte{}, a.Secrets...)}) // never NULL
 	})
 }
 
 // ReplaceAccount writes settings, sealed secrets and whether the account is paused; false: there is no such account.
 func (s *Store) ReplaceAccount(ctx context.Context, a flow.Account) (found bool, err error) {
 	err = s.change(ctx, "replace account", func(ctx context.Context, q *dbgen.Queries) error {
-		n, err := q.ReplaceAccount(ctx, dbgen.ReplaceAccountParams{Settings: string(a.Settings), Secrets: a.Secrets, Paused: a.Paused,
+		n, err := q.ReplaceAccount(ctx, dbgen.ReplaceAccountParams{Settings: string(a.Settings), Secrets: append([]byte{}, a.Secrets...), Paused: a.Paused,
 			MerchantID: dbID(a.Merchant), ID: dbID(a.ID)})
 		found = n == 1
 		return err
