@@ -104,3 +104,28 @@ func TestRules(t *testing.T) {
 		t.Errorf("only %d citations were found", found)
 	}
 }
+
+var (
+	created    = regexp.MustCompile(`(?m)^CREATE TABLE (?:IF NOT EXISTS )?(\w+) \(`)
+	tableTitle = regexp.MustCompile("^((?:`\\w+`(?: \\(append-only\\))?(?:, )?)+):")
+)
+
+// TestTables: ARCHITECTURE.md lists every table, and nothing else.
+func TestTables(t *testing.T) {
+	var real, listed []string
+	files(t, ".sql", func(name, text string) {
+		if strings.HasPrefix(name, "internal/store/migrations/") {
+			for _, m := range created.FindAllStringSubmatch(text, -1) {
+				real = append(real, m[1])
+			}
+		}
+	})
+	for _, item := range strings.Split(section(t, read(t, "ARCHITECTURE.md"), "The tables"), "\n- ")[1:] {
+		listed = append(listed, spans(tableTitle.FindString(item))...)
+	}
+	slices.Sort(real)
+	slices.Sort(listed)
+	if !slices.Equal(real, listed) {
+		t.Errorf("ARCHITECTURE.md lists\n%v, the migrations make\n%v", listed, real)
+	}
+}
