@@ -1,0 +1,85 @@
+package scene
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/hapaxpay/hapax/internal/demo/naive"
+)
+
+// naiveService is the service of the incidents. Nothing in it recovers, so time changes nothing in its database.
+type naiveService struct {
+	databaseURL, acquirerURL string
+	reader                   *naive.Service // the first replica that was opened, or a later one after a restore
+}
+
+var naivePoints = map[string]point{naive.PointAfterClaim: beforeCall, naive.PointAfterCall: afterCall}
+
+func (s *naiveService) open(ctx context.Context, p *process) (backend, error) {
+	n, err := naive.New(naive.Config{DatabaseURL: s.databaseURL, AcquirerURL: s.acquirerURL, AcquirerSecret: acquirerSecret,
+		Scale: scale, Hook: hook(p, naivePoints)})
+	if err != nil {
+		return nil, err
+	}
+	s.reader = n
+	return naiveBackend{n}, n.Migrate(ctx)
+}
+
+// hook ends the request of a process that is gone, as the end of the process would.
+func hook(p *process, points map[string]point) func(string) {
+	return func(name string) {
+		if at, ok := points[name]; ok && !p.meet(at) {
+			runtime.Goexit()
+		}
+	}
+}
+
+func (s *naiveService) request(ctx context.Context, url, _ string, o order) (*http.Request, error) {
+	return post(ctx, url+"/payments", map[string]any{
+		"order_id": o.number, "amount": o.amount, "currency": o.currency, "payment_method": o.method,
+	})
+}
+
+// post makes a request that Go's transport will not repeat by itself: the scenarios decide who repeats.
+func post(ctx context.Context, url string, body map[string]any) (*http.Request, error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(raw))
+	if err != nil {
+		return nil, err
+	}
+	r.GetBody = nil
+	r.Header.Set("Content-Type", "application/json")
+	return r, nil
+}
+
+func (s *naiveService) age(context.Context, time.Duration) error { return nil }
+func (s *naiveService) settled(context.Context) (bool, error)    { return true, nil }
+func (s *naiveService) restored(context.Context) error           { return nil }
+func (s *naiveService) check(context.Context) ([]string, error)  { return nil, nil }
+func (s *naiveService) close()                                   {}
+
+func (s *naiveService) believes(ctx context.Context, number int64) (believed, error) {
+	payments, err := s.reader.Payments(ctx, number)
+	b := believed{status: "none"}
+	for _, p := range payments {
+		b.status = strings.ToLower(p.Status)
+	}
+	return b, err
+}
+
+type naiveBackend struct{ *naive.Service }
+
+func (b naiveBackend) handler() http.Handler      { return b.Handler() }
+func (b naiveBackend) pass(context.Context) error { return nil }
+func (b naiveBackend) close(context.Context) error {
+	b.Close()
+	return nil
+}

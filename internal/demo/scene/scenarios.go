@@ -1,0 +1,171 @@
+package scene
+
+import (
+	"context"
+	"time"
+
+	"github.com/hapaxpay/hapax/internal/sandbox"
+)
+
+// play is one scenario. contract is what the acquirer keeps, where it differs from the sandbox's default; terms are the
+// same facts as Hapax's account declares them.
+type play struct {
+	name, title string
+	contract    func(*sandbox.Contract)
+	terms       terms
+	script      func(context.Context, *stage) error
+}
+
+// plays lists the scenarios that need no restore, in the order in which they are printed.
+func plays() []play {
+	return []play{
+		{name: "incident_1", title: "the read times out, the acquirer books 0.8 s later", script: readTimeout},
+		{name: "incident_2", title: "a POST is doubled by the phone's HTTP library, two replicas take it", script: doubledPost},
+		{name: "crash_after_charge", title: "the process dies between the acquirer's answer and its record", script: crashAfterCharge},
+		{name: "pause_longer_than_lease", title: "the process stands still between claim and call, and wakes after another took over", script: longPause},
+		{name: "late_answer", title: "the acquirer executes 30 s after everybody stopped waiting", script: cards("pm_executes_after_30s", "pm_ok")},
+		{name: "key_reuse", title: "the same key comes with another amount", script: keyReuse},
+		{name: "lost_key", title: "the app loses its key while the acquirer works, and pays the same order with a new one", script: lostKey},
+		{name: "refusal_then_new_card", title: "the first card is refused, the second one is good", script: cards("pm_declined_insufficient_funds", "pm_ok")},
+		{name: "repeat_answered_401", title: "the charge went through unheard, its repeat is answered 401", script: cards("pm_timeout_executed|pm_401_once", "pm_ok")},
+	}
+}
+
+// cards is the script of scenarios in which only the acquirer's behaviour is special.
+func cards(methods ...string) func(context.Context, *stage) error {
+	return func(ctx context.Context, s *stage) error { return s.shop(ctx, 0, methods...) }
+}
+
+// Incident 1: bookedAfter is 5 s of read time-out and 0.8 s more, scaled.
+const bookedAfter = (5*time.Second + 800*time.Millisecond) / scale
+
+// readTimeout: the first call is booked, and its answer sent, only after the caller's read time-out.
+func readTimeout(ctx context.Context, s *stage) error {
+	if err := s.acquirer.SetFaults(ctx, 0, sandbox.Rule{Fault: "hold_during", Gate: "slow", Times: 1}); err != nil {
+		return err
+	}
+	first := s.payAside(ctx, 0, key1, s.order)
+	if err := s.acquirer.WaitWaiting(ctx, "slow", 1); err != nil {
+		return err
+	}
+	timer := time.NewTimer(bookedAfter)
+	defer timer.Stop()
+	<-timer.C
+	if _, err := s.acquirer.Release(ctx, "slow", 0); err != nil {
+		return err
+	}
+	last, err := s.wait(first)
+	if err != nil {
+		return err
+	}
+	return s.finish(ctx, last, s.order)
+}
+
+// doubledPost: the connection is reset after the request was sent, and the client's library sends it again, to another
+// replica, while the first one stands at the acquirer's door: whoever looks now, looks after the first one looked.
+func doubledPost(ctx context.Context, s *stage) error { return s.meetAtTheDoor(ctx, key1) }
+
+// lostKey: as doubledPost, but the app was installed anew in between, and makes a new key for the same order.
+func lostKey(ctx context.Context, s *stage) error { return s.meetAtTheDoor(ctx, key2) }
+
+// meetAtTheDoor sends the order twice; the second time with another key, perhaps. Both requests wait at the acquirer, or
+// only the first one does.
+func (s *stage) meetAtTheDoor(ctx context.Context, second string) error {
+	if err := s.acquirer.SetFaults(ctx, 0, sandbox.Rule{Fault: "hold_before", Gate: "door"}); err != nil {
+		return err
+	}
+	first := s.payAside(ctx, 0, key1, s.order)
+	if err := s.acquirer.WaitWaiting(ctx, "door", 1); err != nil {
+		return err
+	}
+	first.hangUp()
+	if _, err := s.wait(first); err != nil {
+		return err
+	}
+	again := s.payAside(ctx, 1, second, s.order)
+	if err := s.answeredOrAt(ctx, again, "door", 2); err != nil {
+		return err
+	}
+	if err := s.acquirer.SetFaults(ctx, 0); err != nil {
+		return err
+	}
+	if _, err := s.acquirer.Release(ctx, "door", 0); err != nil {
+		return err
+	}
+	last, err := s.wait(again)
+	if err != nil {
+		return err
+	}
+	return s.finish(ctx, last, s.order)
+}
+
+// answeredOrAt waits until the request is answered or n requests stand at the gate.
+func (s *stage) answeredOrAt(ctx context.Context, a *aside, gate string, n int) error {
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	reached := make(chan error, 1)
+	go func() { reached <- s.acquirer.WaitWaiting(waiting, gate, n) }()
+	select {
+	case <-a.done:
+		return nil
+	case err := <-reached:
+		return err
+	}
+}
+
+// crashAfterCharge: the acquirer's answer is in memory when the process ends.
+func crashAfterCharge(ctx context.Context, s *stage) error {
+	s.replicas[0].process.die(afterCall)
+	return s.shop(ctx, 0, "pm_ok")
+}
+
+// pausedFor is longer than every lease.
+const pausedFor = 35 * time.Second
+
+// longPause: the first owner wakes when its successor has finished.
+func longPause(ctx context.Context, s *stage) error {
+	sleeper := s.replicas[0].process
+	sleeper.stop(beforeCall)
+	first := s.payAside(ctx, 0, key1, s.order)
+	select {
+	case <-sleeper.stopped:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	first.hangUp() // the client's own time is over
+	if _, err := s.wait(first); err != nil {
+		return err
+	}
+	if err := s.later(ctx, pausedFor); err != nil {
+		return err
+	}
+	last, err := s.insist(ctx, 1, key1, s.order)
+	if err != nil {
+		return err
+	}
+	awake := s.replicas[0]
+	s.replicas[0] = nil // it makes no passes while it stands still
+	if err := s.recover(ctx); err != nil {
+		return err
+	}
+	s.replicas[0] = awake
+	sleeper.goOn(pausedFor)
+	if err := s.retire(ctx, 0); err != nil {
+		return err
+	}
+	return s.finish(ctx, last, s.order)
+}
+
+// keyReuse: a defect of the client, which pays a larger sum under a key that was used.
+func keyReuse(ctx context.Context, s *stage) error {
+	if _, err := s.insist(ctx, 0, key1, s.order); err != nil {
+		return err
+	}
+	dearer := s.order
+	dearer.amount += 100_000
+	last, err := s.insist(ctx, 1, key1, dearer)
+	if err != nil {
+		return err
+	}
+	return s.finish(ctx, last, dearer)
+}
