@@ -34,7 +34,7 @@ func (k *createPayment) Call(ctx context.Context, w *operation.Work) (operation.
 			return findings{notBefore: unusableAccount}, nil
 		}
 	}
-	c := &caller{f: k.f, w: w, adapter: r.adapter, out: findings{contract: r.adapter.Contract()}}
+	c := &caller{f: k.f, w: w, adapter: r.adapter, out: findings{contract: k.f.contract(r.adapter)}}
 	var err error
 	if w.Takeover {
 		err = c.recover(ctx)

@@ -53,7 +53,7 @@ func (f *Flow) compare(ctx context.Context, g operation.Guard, a Account) (bool,
 	if err != nil {
 		return false, err
 	}
-	c := adapter.Contract()
+	c := f.contract(adapter)
 	if !c.ListsMovements {
 		return false, nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/present"
@@ -29,6 +30,7 @@ type Flow struct {
 	watch     Watcher
 	engine    *operation.Engine[Tx]
 	limits    *limits
+	fresh     time.Duration // of a permit: bytes may leave as long after it
 }
 
 // Watcher counts what operators alert on (PROTOCOL section 15).
@@ -40,7 +42,7 @@ type Watcher interface {
 
 // New joins store, engine and acquirers.
 func New(cfg Config, engine operation.Config, store Store, acquirers Acquirers, rt operation.Runtime, faults operation.Faults, watch Watcher) *Flow {
-	f := &Flow{cfg: cfg, acquirers: acquirers, store: store, rt: rt, watch: watch, limits: newLimits()}
+	f := &Flow{cfg: cfg, acquirers: acquirers, store: store, rt: rt, watch: watch, limits: newLimits(), fresh: engine.Fresh}
 	kinds := map[operation.Kind]operation.Handler[Tx]{
 		operation.CreateIntent:  &createIntent{f},
 		operation.CreatePayment: &createPayment{f},
@@ -48,6 +50,14 @@ func New(cfg Config, engine operation.Config, store Store, acquirers Acquirers, 
 	}
 	f.engine = operation.New(engine, store, rt, faults, kinds, watch)
 	return f
+}
+
+// contract reads what an acquirer declares. Flight is counted from the last permit (PROTOCOL section 7), and the bytes may
+// leave as late as its freshness allows (A5): until both are over, "not found" and a refusal leave room for an arrival.
+func (f *Flow) contract(a acquirer.Adapter) acquirer.Contract {
+	c := a.Contract()
+	c.MaxFlight = c.Flight() + f.fresh
+	return c
 }
 
 // Engine gives the engine, for the sweep.

@@ -45,7 +45,7 @@ func (f *Flow) openGate(ctx context.Context, p payment.Payment, now time.Time) e
 	if err != nil {
 		return err
 	}
-	c := r.adapter.Contract()
+	c := f.contract(r.adapter)
 	o := evidence.Observation{Merchant: p.Merchant, ID: f.rt.NewID(), Intent: p.Intent, Payment: p.ID, Account: p.Account,
 		Source: evidence.FromLookup, AskedAt: now}
 	if c.CanLookup() {
@@ -82,7 +82,7 @@ func (f *Flow) contractOf(ctx context.Context, tx Tx, p payment.Payment) (acquir
 		if err != nil {
 			return acquirer.Contract{}, nil // the strictest reading
 		}
-		return adapter.Contract(), nil
+		return f.contract(adapter), nil
 	}
 	return acquirer.Contract{}, nil
 }

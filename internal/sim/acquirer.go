@@ -38,6 +38,8 @@ var Profiles = []Terms{
 		Lag: 5 * time.Second, Flight: 2 * time.Minute, Execution: 20 * time.Second, Processing: 10 * time.Minute},
 	{Name: "keys, not found proves nothing", Keys: true, KeyWindow: 2 * time.Hour, RemembersRefusals: true, Lookup: true,
 		Lag: 3 * time.Minute, Flight: 5 * time.Minute, Execution: 20 * time.Second, Processing: 10 * time.Minute},
+	{Name: "short times", Keys: true, KeyWindow: time.Hour, RemembersRefusals: true, Lookup: true, NotFoundFinal: true,
+		Lag: time.Second, Flight: 10 * time.Second, Execution: 2 * time.Second, Processing: time.Minute},
 	{Name: "neither", Lookup: true, NotFoundFinal: true,
 		Lag: 2 * time.Second, Flight: 2 * time.Minute, Execution: 20 * time.Second, Processing: 10 * time.Minute},
 	{Name: "nothing", Flight: 2 * time.Minute, Execution: 20 * time.Second, Processing: 10 * time.Minute},
@@ -68,7 +70,7 @@ func (t Terms) Settings() []byte {
 type Mischief struct {
 	Unreachable int // no connection
 	LostRequest int
-	LateRequest int // under way for up to Terms.Flight
+	LateRequest int // of charges: under way for up to Terms.Flight
 	LostAnswer  int
 	Reset       int
 	SlowAnswer  int // later than anybody waits
@@ -274,7 +276,7 @@ func (a *Acquirer) execute(c *charge, m *memory, reply func(answer)) {
 	}
 	delay := a.s.Between(20*time.Millisecond, 900*time.Millisecond)
 	if a.s.Odds(a.Mischief.SlowBooking) {
-		delay = a.s.Between(2*time.Second, a.Terms.Execution)
+		delay = a.s.edge(2*time.Second, a.Terms.Execution)
 	}
 	a.s.After(min(delay, a.Terms.Execution), func() {
 		a.decide(c)
@@ -287,7 +289,7 @@ func (a *Acquirer) lag() time.Duration {
 	if a.s.Odds(700) {
 		return 0
 	}
-	return a.s.Between(0, a.Terms.Lag)
+	return a.s.edge(0, a.Terms.Lag)
 }
 
 // decide takes the money, or refuses.

@@ -99,8 +99,8 @@ func (n *Network) leave(c wire.Call, sent *call) {
 		return
 	}
 	flight := s.Between(time.Millisecond, 80*time.Millisecond)
-	if s.Odds(m.LateRequest) {
-		flight = s.Between(3*time.Second, a.Terms.Flight)
+	if c.Method == http.MethodPost && s.Odds(m.LateRequest) {
+		flight = s.edge(3*time.Second, a.Terms.Flight)
 	}
 	s.After(min(flight, a.Terms.Flight), func() {
 		s.Note("request arrives", c.Method, c.Header.Get("Idempotency-Key"))

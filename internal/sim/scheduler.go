@@ -227,6 +227,14 @@ func (s *Scheduler) Between(low, high time.Duration) time.Duration {
 	return low + time.Duration(s.Chance.Int64N(int64((high-low)/time.Microsecond)+1))*time.Microsecond
 }
 
+// edge is Between with a liking for the longest: what a contract just allows.
+func (s *Scheduler) edge(low, high time.Duration) time.Duration {
+	if s.Odds(300) {
+		return high
+	}
+	return s.Between(low, high)
+}
+
 func (s *Scheduler) newID(at time.Time) id.ID {
 	var random [10]byte
 	for n := range random {

@@ -122,7 +122,9 @@ func (w *World) Run() (wrong []string) {
 	if len(wrong) > 0 {
 		w.Tail = w.Scheduler.Trace.Tail()
 	}
-	w.dump()
+	if w.Config.Trace != nil {
+		w.dump()
+	}
 	return wrong
 }
 
@@ -216,8 +218,11 @@ func (w *World) misfortune(_ context.Context, point string) {
 		return
 	}
 	d := s.Between(time.Second, 90*time.Second)
-	if s.Odds(100) {
+	switch odds := s.Chance.IntN(10); {
+	case odds == 0:
 		d = s.Between(time.Hour, 30*time.Hour)
+	case odds < 5: // about as long as a permit is fresh
+		d = s.Between(time.Second, w.Config.Engine.Fresh)
 	}
 	w.Counts["pause"]++
 	s.Note("stands still", point, d.String())
