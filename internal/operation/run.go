@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer/wire"
+	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/problem"
 )
 
@@ -167,6 +168,7 @@ func (e *Engine[T]) permit(ctx context.Context, w *Work, t PermitTerms) (*wire.P
 	}
 	ask := PermitAsk{Ref: w.Op.Ref, Fence: w.Op.Fence, PermitID: e.rt.NewID(), Unsent: w.Unsent, MaxSends: t.MaxSends,
 		CutOff: t.CutOff, ClientWaiting: w.ClientWaiting, HeldOK: t.HeldOK}
+	noteID := e.rt.NewID() // one note for one permit, however often the transaction runs
 	granted := e.rt.Instant()
 	var got PermitAnswer
 	for range unknownCommitTries {
@@ -179,7 +181,7 @@ func (e *Engine[T]) permit(ctx context.Context, w *Work, t PermitTerms) (*wire.P
 			if got, err = tx.Permit(ctx, ask); err != nil {
 				return err
 			}
-			return tx.NoteHistory(ctx, []Note{e.permitNote(w, got)})
+			return tx.NoteHistory(ctx, []Note{e.permitNote(noteID, w, got)})
 		})
 		cancel()
 		if err == nil {
@@ -207,8 +209,8 @@ func reason(err error) string {
 	return "fault"
 }
 
-func (e *Engine[T]) permitNote(w *Work, a PermitAnswer) Note {
-	n := Note{Merchant: w.Op.Merchant, ID: e.rt.NewID(), Intent: w.Op.Intent, Payment: w.Op.Payment, Operation: w.Op.ID,
+func (e *Engine[T]) permitNote(noteID id.ID, w *Work, a PermitAnswer) Note {
+	n := Note{Merchant: w.Op.Merchant, ID: noteID, Intent: w.Op.Intent, Payment: w.Op.Payment, Operation: w.Op.ID,
 		Kind: w.Op.Kind, What: WhatPermit, Request: w.RequestID, KeyHash: KeyHash(w.Op.Key), Fence: w.Op.Fence}
 	if !a.Granted {
 		n.What, n.Why = WhatDenied, a.Denied

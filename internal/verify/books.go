@@ -1,0 +1,59 @@
+package verify
+
+var bookInvariants = []invariant{
+	{id: "I-8", statement: "ledger: debits equal credits per transaction and currency; balances equal the sum of rows; no key twice", checks: []check{
+		{"a transaction that does not balance", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, tx_key || ': ' || sum(amount) || ' ' || currency || ' too much'
+  FROM ledger_entry GROUP BY merchant_id, tx_key, currency HAVING sum(amount) <> 0`},
+		{"a ledger key twice", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, tx_key || ', line ' || line
+  FROM ledger_entry GROUP BY merchant_id, tx_key, line HAVING count(*) > 1`},
+	}},
+	{id: "I-9", statement: "captured ≤ authorized; refunded + in flight + disputed ≤ captured", checks: []check{
+		{"more captured than asked", `
+SELECT merchant_id, intent_id, id, captured_amount || ' of ' || amount || ' ' || currency FROM payment WHERE captured_amount > amount`},
+		{"more refunded than captured", `
+SELECT merchant_id, intent_id, id, refunded_amount || ' of ' || captured_amount || ' ' || currency FROM payment WHERE refunded_amount > captured_amount`},
+	}},
+	{id: "I-10", statement: "every event is delivered at least once, in order within its intent, with one id and one set of bytes (delivery is not stored yet; asked is that the order has no gap)", checks: []check{
+		{"a gap in the order of an intent's events", `
+SELECT i.merchant_id, i.id, NULL::uuid, 'last version ' || i.event_version || ', ' || count(e.version) || ' events up to ' || coalesce(max(e.version), 0)
+  FROM payment_intent i LEFT JOIN event e ON e.merchant_id = i.merchant_id AND e.intent_id = i.id
+ GROUP BY i.merchant_id, i.id
+HAVING count(DISTINCT e.version) <> i.event_version OR coalesce(max(e.version), 0) <> i.event_version OR count(*) > greatest(i.event_version, 1)`},
+		{"an event under another key than its intent and version give", `
+SELECT e.merchant_id, e.intent_id, e.payment_id, e.event_key
+  FROM event e JOIN payment_intent i ON i.merchant_id = e.merchant_id AND i.id = e.intent_id
+ WHERE e.event_key <> i.key_seed || ':event:' || e.version`},
+	}},
+	{id: "I-11", statement: "a second run over any input (request, webhook, file, journal) adds nothing (asked is that no derived key and no command is there twice)", checks: []check{
+		{"one movement booked twice", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, kind || ' ' || reference
+  FROM movement GROUP BY merchant_id, account_id, reference, kind HAVING count(*) > 1`},
+		{"one event written twice", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, event_key FROM event GROUP BY merchant_id, event_key HAVING count(*) > 1`},
+		{"one command made two payments", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM payment GROUP BY merchant_id, kind, idempotency_key HAVING count(*) > 1`},
+		{"one command made two versions of intents", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(intent_id || ' version ' || version, ', ')
+  FROM payment_intent_version GROUP BY merchant_id, kind, idempotency_key HAVING count(*) > 1`},
+		{"one ordinal twice in an intent", `
+SELECT merchant_id, intent_id, NULL::uuid, 'payment ' || n FROM payment GROUP BY merchant_id, intent_id, n HAVING count(*) > 1`},
+		{"two intents of one client reference", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM payment_intent
+ WHERE client_reference IS NOT NULL GROUP BY merchant_id, client_reference HAVING count(*) > 1`},
+		{"two intents of one key seed", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM payment_intent GROUP BY merchant_id, key_seed HAVING count(*) > 1`},
+		{"one decision taken twice", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM decision GROUP BY merchant_id, kind, idempotency_key HAVING count(*) > 1`},
+	}},
+	{id: "I-14", statement: "every money movement in the acquirer's register is matched by a payment, or by an unapplied entry with a review",
+		register: unmatched, without: "the register itself: give the sandbox's address; asked is that all money kept aside has a review",
+		checks: []check{
+			{"money kept aside without an open review", `
+SELECT m.merchant_id, m.intent_id, m.payment_id, m.amount || ' ' || m.currency || ', reference ' || m.reference
+  FROM movement m
+ WHERE m.state = 'unapplied' AND NOT EXISTS (SELECT FROM review r
+       WHERE r.merchant_id = m.merchant_id AND r.movement_id = m.id AND r.decided_at IS NULL)`},
+		}},
+}

@@ -1,0 +1,60 @@
+package verify
+
+import "fmt"
+
+// link is one reference from a row to another one. kept says that the other one is never deleted: then it must exist.
+type link struct {
+	child, column, parent string
+	kept                  bool
+}
+
+// links are the references that must stay inside one merchant, those with a foreign key included.
+var links = []link{
+	{"payment", "intent_id", "payment_intent", true},
+	{"payment_intent_version", "intent_id", "payment_intent", true},
+	{"operation", "intent_id", "payment_intent", true},
+	{"operation", "payment_id", "payment", true},
+	{"operation", "follows_id", "operation", false},
+	{"movement", "intent_id", "payment_intent", true},
+	{"movement", "payment_id", "payment", true},
+	{"evidence", "intent_id", "payment_intent", true},
+	{"evidence", "payment_id", "payment", true},
+	{"evidence", "operation_id", "operation", false},
+	{"ledger_entry", "intent_id", "payment_intent", true},
+	{"ledger_entry", "payment_id", "payment", true},
+	{"event", "intent_id", "payment_intent", true},
+	{"event", "payment_id", "payment", true},
+	{"history", "intent_id", "payment_intent", true},
+	{"history", "payment_id", "payment", true},
+	{"history", "operation_id", "operation", false},
+	{"review", "intent_id", "payment_intent", true},
+	{"review", "payment_id", "payment", true},
+	{"review", "operation_id", "operation", false},
+	{"review", "movement_id", "movement", true},
+	{"decision", "review_id", "review", true},
+}
+
+// check asks for rows whose parent is another merchant's, or is not there. Identifiers are unique across merchants, so
+// that a join on them alone finds whose the parent is.
+func (l link) check() check {
+	gone := ""
+	if l.kept {
+		gone = " OR p.id IS NULL"
+	}
+	return check{l.child + " points out of its merchant", fmt.Sprintf(`
+SELECT c.merchant_id, NULL::uuid, NULL::uuid, '%s.%s ' || c.%s || CASE WHEN p.id IS NULL THEN ' does not exist' ELSE ' is of merchant ' || p.merchant_id END
+  FROM %s c LEFT JOIN %s p ON p.id = c.%s
+ WHERE c.%s IS NOT NULL AND (p.merchant_id <> c.merchant_id%s)`, l.child, l.column, l.column, l.child, l.parent, l.column, l.column, gone)}
+}
+
+var ownerInvariants = []invariant{
+	{id: "I-15", statement: "no merchant can read or influence another's data by any key, id or reference (asked is that no row points at another merchant's row)", checks: ownerChecks()},
+}
+
+func ownerChecks() []check {
+	checks := make([]check, len(links))
+	for n, l := range links {
+		checks[n] = l.check()
+	}
+	return checks
+}

@@ -1,0 +1,107 @@
+package verify
+
+import "time"
+
+// dueHorizon is further away than anything is ever put off: reviews are looked up every 15 hours at most (PROTOCOL K6).
+const dueHorizon = 24 * time.Hour
+
+// finalEvents are the events that say that a payment has ended.
+const finalEvents = `('payment.paid', 'payment.declined', 'payment.failed', 'payment.canceled')`
+
+// finalStates are left by nothing (PROTOCOL section 4).
+const finalStates = `('paid', 'declined', 'failed', 'canceled')`
+
+var stateInvariants = []invariant{
+	{id: "I-2", statement: "an intent has at most one payment that is not finally refused", checks: []check{
+		{"several live payments", `
+SELECT merchant_id, intent_id, NULL::uuid, count(*) || ' payments that are not refused'
+  FROM payment WHERE status NOT IN ('declined', 'failed', 'canceled')
+ GROUP BY merchant_id, intent_id HAVING count(*) > 1`},
+		{"the mark of refusal disagrees with the status", `
+SELECT merchant_id, intent_id, id, 'status ' || status || CASE WHEN refused_at IS NULL THEN ', not marked' ELSE ', marked' END
+  FROM payment WHERE (refused_at IS NOT NULL) <> (status IN ('declined', 'failed', 'canceled'))`},
+	}},
+	{id: "I-3", statement: "a payment that is final is never changed again, except by refund, dispute and compensation amounts and the conflict mark", checks: []check{
+		{"ended twice", `
+SELECT merchant_id, intent_id, payment_id, string_agg(type, ', ' ORDER BY version)
+  FROM event WHERE type IN ` + finalEvents + ` GROUP BY merchant_id, intent_id, payment_id HAVING count(*) > 1`},
+		{"ended as one thing, stands as another", `
+SELECT p.merchant_id, p.intent_id, p.id, e.type || ' was told, the status is ' || p.status
+  FROM event e JOIN payment p ON p.merchant_id = e.merchant_id AND p.id = e.payment_id
+ WHERE e.type IN ` + finalEvents + ` AND e.type <> 'payment.' || p.status`},
+		{"moved after its end", `
+SELECT v.merchant_id, v.intent_id, v.payment_id, v.outcome || ' by ' || v.source || ' at ' || v.created_at
+  FROM event e JOIN evidence v ON v.merchant_id = e.merchant_id AND v.intent_id = e.intent_id AND v.payment_id = e.payment_id
+ WHERE e.type IN ` + finalEvents + ` AND v.effect = 'moved'
+   AND v.created_at > e.created_at + @margin_us::bigint * interval '1 microsecond'`},
+	}},
+	{id: "I-5", statement: "every operation is completed, or is due at a stated time, or has an open review; every payment that is not final is due at a stated time", checks: []check{
+		{"in review without a review", `
+SELECT o.merchant_id, o.intent_id, o.payment_id, 'operation ' || o.id
+  FROM operation o
+ WHERE o.state = 'in_review' AND o.follows_id IS NULL
+   AND NOT EXISTS (SELECT FROM review r WHERE r.merchant_id = o.merchant_id AND r.payment_id = o.payment_id AND r.decided_at IS NULL)`},
+		{"put off for longer than anything may be", `
+SELECT merchant_id, intent_id, payment_id, 'operation ' || id || ' is due at ' || due_at
+  FROM operation
+ WHERE state <> 'completed' AND (due_at IS NULL OR due_at > now() + @horizon_us::bigint * interval '1 microsecond')`},
+		{"not final and nobody will look", `
+SELECT p.merchant_id, p.intent_id, p.id, 'status ' || p.status
+  FROM payment p
+ WHERE p.status NOT IN ` + finalStates + ` AND p.due_at IS NULL
+   AND NOT EXISTS (SELECT FROM operation o WHERE o.merchant_id = p.merchant_id AND o.payment_id = p.id
+                      AND o.state <> 'completed' AND o.follows_id IS NULL)`},
+		{"refused, its gate closed, and nobody will look", `
+SELECT merchant_id, intent_id, id, 'status ' || status
+  FROM payment WHERE refused_at IS NOT NULL AND NOT gate_open AND due_at IS NULL`},
+	}},
+	{id: "I-6", statement: "state, ledger, events and stored answer of an operation exist together or not at all", checks: []check{
+		{"final without its event", `
+SELECT p.merchant_id, p.intent_id, p.id, 'status ' || p.status
+  FROM payment p
+ WHERE p.status IN ` + finalStates + ` AND NOT EXISTS (SELECT FROM event e
+       WHERE e.merchant_id = p.merchant_id AND e.intent_id = p.intent_id AND e.payment_id = p.id AND e.type IN ` + finalEvents + `)`},
+		{"final, but its operation is not completed", `
+SELECT p.merchant_id, p.intent_id, p.id, 'operation ' || o.id || ' is ' || o.state
+  FROM operation o JOIN payment p ON p.merchant_id = o.merchant_id AND p.id = o.payment_id
+ WHERE o.kind = 'create_payment' AND o.state <> 'completed' AND p.status IN ` + finalStates},
+		{"completed, but its payment is not final", `
+SELECT p.merchant_id, p.intent_id, p.id, 'operation ' || o.id || ' answered ' || o.answer_status || ', the status is ' || p.status
+  FROM operation o JOIN payment p ON p.merchant_id = o.merchant_id AND p.id = o.payment_id
+ WHERE o.kind = 'create_payment' AND o.state = 'completed' AND p.status NOT IN ` + finalStates},
+		{"completed without a stored answer", `
+SELECT merchant_id, intent_id, payment_id, 'operation ' || id
+  FROM operation WHERE state = 'completed' AND (answer_status IS NULL OR answer_body IS NULL OR length(answer_body) = 0)`},
+		{"the books credit another sum than was applied to the payment", payableDiffers},
+		{"the books keep aside another sum than the movements", unappliedDiffers},
+		{"the books' claim on the acquirer differs from the movements", receivableDiffers},
+	}},
+}
+
+// The ledger against the movements that it mirrors. Money that was given back by hand has left both.
+const (
+	payableDiffers = `
+SELECT x.merchant_id, p.intent_id, x.payment_id, 'movements ' || sum(x.moved) || ', ledger ' || sum(x.booked) || ' ' || x.currency
+  FROM (SELECT merchant_id, payment_id, currency, amount::numeric AS moved, 0::numeric AS booked FROM movement
+         WHERE state = 'applied' AND kind IN ('charge', 'capture')
+        UNION ALL
+        SELECT merchant_id, payment_id, currency, 0, -amount FROM ledger_entry WHERE account = 'merchant_payable') x
+  LEFT JOIN payment p ON p.merchant_id = x.merchant_id AND p.id = x.payment_id
+ GROUP BY x.merchant_id, p.intent_id, x.payment_id, x.currency HAVING sum(x.moved) <> sum(x.booked)`
+
+	unappliedDiffers = `
+SELECT merchant_id, NULL::uuid, NULL::uuid, 'movements ' || sum(moved) || ', ledger ' || sum(booked) || ' ' || currency
+  FROM (SELECT merchant_id, currency, amount::numeric AS moved, 0::numeric AS booked FROM movement
+         WHERE state = 'unapplied' AND kind IN ('charge', 'capture')
+        UNION ALL
+        SELECT merchant_id, currency, 0, -amount FROM ledger_entry WHERE account = 'unapplied') x
+ GROUP BY merchant_id, currency HAVING sum(moved) <> sum(booked)`
+
+	receivableDiffers = `
+SELECT merchant_id, NULL::uuid, NULL::uuid, account || ': movements ' || sum(moved) || ', ledger ' || sum(booked) || ' ' || currency
+  FROM (SELECT merchant_id, 'acquirer_receivable:' || account_id AS account, currency, amount::numeric AS moved, 0::numeric AS booked FROM movement
+         WHERE state <> 'returned' AND kind IN ('charge', 'capture')
+        UNION ALL
+        SELECT merchant_id, account, currency, 0, amount FROM ledger_entry WHERE account LIKE 'acquirer\_receivable:%') x
+ GROUP BY merchant_id, account, currency HAVING sum(moved) <> sum(booked)`
+)
