@@ -16,6 +16,7 @@ const (
 	uniqueViolation      = "23505"
 	undefinedTable       = "42P01"
 	duplicateTable       = "42P07"
+	duplicateObject      = "42710" // the type of a table that another session is making
 	idleInTxTimeout      = "25P03"
 	classIntegrity       = "23"
 )

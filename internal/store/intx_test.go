@@ -262,8 +262,8 @@ func TestDeadlocksAreRunAgain(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := sh.s.Counters().Retries; n != 1 {
-		t.Errorf("%d retries, want 1", n)
+	if sh.s.Counters().Retries == 0 { // more than one, where the second run meets the other again
+		t.Error("no deadlock: this test forces nothing")
 	}
 }
 

@@ -140,7 +140,7 @@ func bootstrap(ctx context.Context, conn *pgx.Conn) error {
 	}
 	for range maxBootstrap {
 		_, err = conn.Exec(ctx, string(text))
-		if !isCode(err, uniqueViolation, duplicateTable) {
+		if !isCode(err, uniqueViolation, duplicateTable, duplicateObject) {
 			return err
 		}
 	}
