@@ -1,12 +1,6 @@
 package main
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/hapaxpay/hapax/internal/demo/scene"
-	"github.com/hapaxpay/hapax/internal/devdb"
-)
+import "github.com/hapaxpay/hapax/internal/demo/scene"
 
 type demoCmd struct {
 	Only string `help:"Play one scenario alone, by its name."`
@@ -30,15 +24,10 @@ func (c demoCmd) Run(t *tool) error {
 }
 
 // play installs PostgreSQL first where it is missing and may be installed.
-func (c demoCmd) play(t *tool) (scene.Report, error) {
-	o := scene.Options{Only: c.Only}
-	report, err := scene.Run(t.ctx, o)
-	if errors.Is(err, devdb.ErrNoPostgres) && devdb.CanInstall() {
-		fmt.Fprintln(t.err, "PostgreSQL is missing; installing it from Debian's packages.")
-		if err := devdb.InstallDebian(t.ctx, t.err); err != nil {
-			return scene.Report{}, err
-		}
-		report, err = scene.Run(t.ctx, o)
-	}
+func (c demoCmd) play(t *tool) (report scene.Report, err error) {
+	err = t.withPostgres(func() error {
+		report, err = scene.Run(t.ctx, scene.Options{Only: c.Only})
+		return err
+	})
 	return report, err
 }

@@ -41,12 +41,14 @@ type cli struct {
 	Dev             devCmd             `cmd:"" help:"Everything on this machine: private PostgreSQL, sandbox acquirer, API, workers."`
 	Serve           serveCmd           `cmd:"" help:"The service: API and workers."`
 	Migrate         migrateCmd         `cmd:"" help:"Bring the database's schema up to this version."`
+	Demo            demoCmd            `cmd:"" help:"Replay known incidents against three services and print the acquirer's register of each."`
 	Sandbox         sandboxCmd         `cmd:"" help:"The sandbox acquirer alone."`
 	Merchant        merchantCmd        `cmd:"" help:"Merchants: add, list."`
 	Apikey          apikeyCmd          `cmd:"" help:"API keys: add, list, rotate with overlap, revoke."`
 	AcquirerAccount acquirerAccountCmd `cmd:"" help:"Acquirer accounts: add, list, rotate secrets."`
 	Acquirers       acquirersCmd       `cmd:"" help:"The contracts that adapters declare."`
 	Review          reviewCmd          `cmd:"" help:"What only a person may decide: list, show, decide."`
+	Verify          verifyCmd          `cmd:"" help:"Check the invariants on a live database."`
 	Doctor          doctorCmd          `cmd:"" help:"Check the database and its settings."`
 	Epoch           epochCmd           `cmd:"" help:"After a failover or restore: show, hold, acknowledge, restored."`
 	ShowConfig      configCmd          `cmd:"" name:"config" help:"Print the effective settings, secrets masked."`

@@ -84,22 +84,30 @@ func (t *tool) database() (owner, service string, done func(), err error) {
 	return owner, service, done, nil
 }
 
-// private starts or joins the private PostgreSQL; where its binaries are missing it installs them where it may.
-func (t *tool) private() (*devdb.Server, error) {
+// private starts or joins the private PostgreSQL.
+func (t *tool) private() (server *devdb.Server, err error) {
 	dir, err := t.dataDir()
 	if err != nil {
 		return nil, err
 	}
-	cfg := devdb.Config{Dir: filepath.Join(dir, "postgres")}
-	server, err := devdb.Start(t.ctx, cfg)
-	if errors.Is(err, devdb.ErrNoPostgres) && devdb.CanInstall() {
-		fmt.Fprintln(t.err, "PostgreSQL is missing; installing it from Debian's packages.")
-		if err := devdb.InstallDebian(t.ctx, t.err); err != nil {
-			return nil, err
-		}
-		server, err = devdb.Start(t.ctx, cfg)
-	}
+	err = t.withPostgres(func() error {
+		server, err = devdb.Start(t.ctx, devdb.Config{Dir: filepath.Join(dir, "postgres")})
+		return err
+	})
 	return server, err
+}
+
+// withPostgres does what needs PostgreSQL's binaries; where they are missing it installs them where it may, and tries again.
+func (t *tool) withPostgres(do func() error) error {
+	err := do()
+	if !errors.Is(err, devdb.ErrNoPostgres) || !devdb.CanInstall() {
+		return err
+	}
+	fmt.Fprintln(t.err, "PostgreSQL is missing; installing it from Debian's packages.")
+	if err := devdb.InstallDebian(t.ctx, t.err); err != nil {
+		return err
+	}
+	return do()
 }
 
 func (t *tool) dataDir() (string, error) {
@@ -173,7 +181,7 @@ func (configCmd) Run(t *tool) error {
 		settings[f.Tag.Get("env")] = value
 		rows = append(rows, []string{f.Tag.Get("env"), value})
 	}
-	invalid := t.cfg.Validate()
+	invalid := t.cfg.Check()
 	budget := t.cfg.Budget().String()
 	object := map[string]any{"ok": invalid == nil, "settings": settings, "budget": budget}
 	text := "\nbudget: " + budget

@@ -56,7 +56,7 @@ type Replica struct {
 
 // Open connects to the database and puts a replica together. Close must be called.
 func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
 	if o.Log == nil {

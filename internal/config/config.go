@@ -76,8 +76,9 @@ func (b Budget) String() string {
 		b.FirstCall, b.AfterTake, b.CallUntil, b.Record, leaseMargin, b.CallUntil+b.Record+leaseMargin, b.Lease, b.Permit, b.AnswerTime)
 }
 
-// Validate refuses a configuration whose worst case does not fit, with the arithmetic (PROTOCOL A4, A7, K12).
-func (c Config) Validate() error {
+// Check refuses a configuration whose worst case does not fit, with the arithmetic (PROTOCOL A4, A7, K12). It is not
+// called Validate, which the command line would ask before every command: `hapax config` shows what does not fit.
+func (c Config) Check() error {
 	b := c.Budget()
 	var errs []error
 	say := func(ok bool, format string, args ...any) {

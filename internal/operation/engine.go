@@ -13,7 +13,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/problem"
 )
 
-// Config holds the time limits of the engine. Config.Validate refuses what does not fit (PROTOCOL A4, A7).
+// Config holds the time limits of the engine. config.Config.Check refuses what does not fit (PROTOCOL A4, A7).
 type Config struct {
 	AnswerWithin time.Duration // the client gets 202 then
 	CallUntil    time.Duration // the calls of one owner end by then

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hapaxpay/hapax/internal/store"
+)
+
+const acquirerSecret = "what-the-acquirer-wants-to-hear"
+
+// shopOf makes a test merchant with a key, and its account at a sandbox.
+func shopOf(t *testing.T, sandbox string) (apiKey string) {
+	t.Helper()
+	merchant := hapax(t, exitGood, "merchant", "add", "--name", "corner shop").list("merchants")[0].text("id")
+	apiKey = hapax(t, exitGood, "apikey", "add", "--merchant", merchant, "--name", "checkout").text("api_key")
+	t.Setenv("SHOP_ACQUIRER_SECRETS", `{"secret":"`+acquirerSecret+`"}`)
+	hapax(t, exitGood, "acquirer-account", "add", "--merchant", "corner shop", "--adapter", "sandbox",
+		"--settings", `{"url":"`+sandbox+`"}`, "--secrets", "env:SHOP_ACQUIRER_SECRETS")
+	return apiKey
+}
+
+func startSandbox(t *testing.T) running {
+	t.Helper()
+	t.Setenv("HAPAX_SANDBOX_SECRET", acquirerSecret)
+	return start(t, "sandbox", "--addr", "127.0.0.1:0", "--dir", t.TempDir())
+}
+
+// One payment from the first command to the invariants, and one that a person decides.
+func TestFromMerchantToVerify(t *testing.T) {
+	installed(t)
+	secretKey := os.Getenv("HAPAX_SECRET_KEY")
+	sandbox := startSandbox(t)
+	apiKey := shopOf(t, sandbox.address)
+	server := start(t, "serve", "--listen", "127.0.0.1:0")
+
+	status, payment := pay(t, server.address, apiKey, "first", `{"amount":499000,"currency":"KZT","client_reference":"order-1","payment_method":"pm_ok"}`)
+	if status != 201 || payment.text("status") != "paid" {
+		t.Fatalf("%d %v", status, payment)
+	}
+	status, again := pay(t, server.address, apiKey, "first", `{"amount":499000,"currency":"KZT","client_reference":"order-1","payment_method":"pm_ok"}`)
+	if status != 201 || again.text("id") != payment.text("id") {
+		t.Errorf("the repeat got %d %v", status, again)
+	}
+	if _, register := get(t, sandbox.address+"/register"); len(register.list("movements")) != 1 {
+		t.Errorf("the register shows %v", register)
+	}
+	checkInvariants(t, sandbox.address)
+	decideOne(t, server.address, apiKey)
+	checkInvariants(t, sandbox.address)
+	hapax(t, exitGood, "doctor")
+	if code := server.stop(); code != exitGood {
+		t.Errorf("serve ended with %d\n%s", code, server.log)
+	}
+	for _, secret := range []string{apiKey, acquirerSecret, secretKey, `"first"`} {
+		if strings.Contains(server.log.String(), secret) {
+			t.Errorf("the log holds a secret:\n%s", server.log)
+		}
+	}
+}
+
+func checkInvariants(t *testing.T, sandbox string) {
+	t.Helper()
+	for _, i := range hapax(t, exitGood, "verify", "--sandbox", sandbox).list("invariants") {
+		if i.text("skipped") != "" {
+			t.Errorf("%s was not asked: %s", i.text("id"), i.text("skipped"))
+		}
+	}
+}
+
+// decideOne lets a payment go wrong and a person decide it: twice the same click, then another opinion.
+func decideOne(t *testing.T, address, apiKey string) {
+	t.Helper()
+	status, payment := pay(t, address, apiKey, "odd", `{"amount":499000,"currency":"KZT","client_reference":"order-2","payment_method":"pm_wrong_amount"}`)
+	if status != 202 {
+		t.Fatalf("%d %v", status, payment)
+	}
+	reviews := hapax(t, exitGood, "review", "list").list("reviews")
+	if len(reviews) != 1 || reviews[0].text("reason") != "amount_mismatch" || reviews[0].text("payment") != payment.text("id") {
+		t.Fatalf("the queue holds %v", reviews)
+	}
+	review := reviews[0].text("id")
+	shown := hapax(t, exitGood, "review", "show", review)
+	for _, a := range shown.list("allowed") {
+		if a.text("consequence") == "" {
+			t.Errorf("%s has no consequence", a.text("verdict"))
+		}
+	}
+	decide := []string{"review", "decide", review, "--verdict", "returned", "--person", "finance", "--reason", "given back in the acquirer's office"}
+	hapax(t, exitCouldNot, "review", "decide", review, "--verdict", "paid", "--person", "finance", "--reason", "no", "--reference", "x")
+	t.Setenv("HAPAX_SECRET_KEY", "") // whoever decides needs no secret of the acquirer
+	first := hapax(t, exitGood, decide...)
+	second := hapax(t, exitGood, decide...)
+	if first["replayed"] != false || second["replayed"] != true || first.text("idempotency_key") != second.text("idempotency_key") {
+		t.Errorf("a double click is %v and %v", first, second)
+	}
+	hapax(t, exitCouldNot, append(decide[:len(decide)-1], "a second opinion")...)
+	if left := hapax(t, exitGood, "review", "list").list("reviews"); len(left) != 0 {
+		t.Errorf("the queue still holds %v", left)
+	}
+	if out, _ := plain(t, exitGood, "review", "show", review); !strings.Contains(out, "finance") {
+		t.Errorf("nobody learns who decided:\n%s", out)
+	}
+}
+
+// A broken invariant is exit 1, with the row.
+func TestVerifyFindsABrokenRow(t *testing.T) {
+	db := installed(t)
+	sandbox := startSandbox(t)
+	apiKey := shopOf(t, sandbox.address)
+	server := start(t, "serve", "--listen", "127.0.0.1:0")
+	if status, body := pay(t, server.address, apiKey, "k", `{"amount":100,"currency":"KZT","payment_method":"pm_ok"}`); status != 201 {
+		t.Fatalf("%d %v", status, body)
+	}
+	if _, err := db.OwnerPool(t).Exec(t.Context(), "UPDATE movement SET amount = amount + 1"); err != nil {
+		t.Fatal(err)
+	}
+	broken := 0
+	for _, i := range hapax(t, exitFound, "verify", "--sandbox", sandbox.address).list("invariants") {
+		if i["ok"] == false {
+			broken++
+		}
+	}
+	if broken == 0 {
+		t.Error("exit 1 without a broken invariant")
+	}
+}
+
+func TestKeysRotateWithOverlapAndEnd(t *testing.T) {
+	installed(t)
+	both := hapax(t, exitGood, "merchant", "add", "--name", "shop", "--mode", "both").list("merchants")
+	if len(both) != 2 || both[0].text("pair") != both[1].text("id") || both[1].text("pair") != both[0].text("id") {
+		t.Fatalf("the tenants are not paired: %v", both)
+	}
+	test := both[0].text("id")
+	hapax(t, exitCouldNot, "apikey", "add", "--merchant", "shop") // two tenants have this name
+	made := hapax(t, exitGood, "apikey", "add", "--merchant", test)
+	if !strings.HasPrefix(made.text("api_key"), "hpx_test_") {
+		t.Errorf("the key is not one of a test tenant")
+	}
+	rotated := hapax(t, exitGood, "apikey", "rotate", "--merchant", test, made.text("id"), "--overlap", "48h")
+	keys := hapax(t, exitGood, "apikey", "list", "--merchant", test).list("api_keys")
+	if len(keys) != 2 || keys[0].text("expires_at") == "" || keys[1].text("expires_at") != "" {
+		t.Errorf("after the rotation: %v", keys)
+	}
+	listed, _ := plain(t, exitGood, "apikey", "list", "--merchant", test)
+	if strings.Contains(listed, made.text("api_key")) || strings.Contains(listed, rotated.text("api_key")) {
+		t.Error("a key is shown twice")
+	}
+	hapax(t, exitGood, "apikey", "revoke", "--merchant", test, rotated.text("id"))
+	hapax(t, exitCouldNot, "apikey", "revoke", "--merchant", test, rotated.text("id"))
+}
+
+func TestAccountsAreCheckedBeforeTheyAreStored(t *testing.T) {
+	installed(t)
+	hapax(t, exitGood, "merchant", "add", "--name", "shop")
+	add := []string{"acquirer-account", "add", "--merchant", "shop", "--adapter", "sandbox", "--settings"}
+	good, secret := `{"url":"http://127.0.0.1:1"}`, `{"secret":"not-for-logs"}`
+	for _, bad := range []struct {
+		settings, input string
+		more            []string
+	}{
+		{`{"url":"http://127.0.0.1:1","contract":{"repeat_budget":0}}`, secret, nil},
+		{`{"url":"http://127.0.0.1:1","other":1}`, secret, nil},
+		{good, `{"secret":""}`, nil},
+		{good, "", nil},
+		{good, "", []string{"--secrets", secret}}, // a secret on the command line
+		{"@" + filepath.Join(t.TempDir(), "missing"), secret, nil},
+	} {
+		told := hapaxReading(t, exitCouldNot, bad.input, append(append(add, bad.settings), bad.more...)...)
+		if strings.Contains(told.text("error"), "not-for-logs") {
+			t.Errorf("the error holds the secret: %s", told.text("error"))
+		}
+	}
+	if all := hapax(t, exitGood, "acquirer-account", "list", "--merchant", "shop").list("acquirer_accounts"); len(all) != 0 {
+		t.Errorf("a refused account is stored: %v", all)
+	}
+	made := hapaxReading(t, exitGood, secret, append(add, good)...)
+	file := filepath.Join(t.TempDir(), "secrets.json")
+	if err := os.WriteFile(file, []byte(`{"secret":"another"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hapax(t, exitGood, "acquirer-account", "rotate", "--merchant", "shop", made.text("id"), "--secrets", "@"+file)
+	t.Setenv("HAPAX_SECRET_KEY", "")
+	hapax(t, exitCouldNot, "acquirer-account", "rotate", "--merchant", "shop", made.text("id"), "--secrets", "@"+file)
+	all := hapax(t, exitGood, "acquirer-account", "list", "--merchant", "shop").list("acquirer_accounts")
+	if len(all) != 1 || all[0].text("id") != made.text("id") {
+		t.Errorf("the list shows %v", all)
+	}
+	if known := hapax(t, exitGood, "acquirers").list("acquirers"); len(known) == 0 || known[0].text("source") == "" || known[0].text("tested_on") == "" {
+		t.Errorf("a contract without its source or date: %v", known)
+	}
+}
+
+func TestConfigIsMaskedAndRefusedWithItsArithmetic(t *testing.T) {
+	installed(t)
+	t.Setenv("HAPAX_DATABASE_URL", "postgres://service:open-sesame@db.example:5432/hapax?sslpassword=open-sesame")
+	t.Setenv("HAPAX_OWNER_DATABASE_URL", "host=db.example user=owner password=open-sesame")
+	out, _ := plain(t, exitGood, "config")
+	if strings.Contains(out, "open-sesame") || strings.Contains(out, os.Getenv("HAPAX_SECRET_KEY")) || !strings.Contains(out, "db.example") {
+		t.Errorf("not masked, or too much:\n%s", out)
+	}
+	refused := hapax(t, exitFound, "config", "--lease", "26s").text("refused")
+	if !strings.Contains(refused, "call until 25s + record 4s + margin 1s = 30s is more than lease 26s") {
+		t.Errorf("the arithmetic is not shown: %s", refused)
+	}
+	told := hapax(t, exitCouldNot, "serve", "--read", "20s").text("error")
+	if !strings.Contains(told, "pause 400ms = 43.4s is more than call until 25s") {
+		t.Errorf("serve does not show the arithmetic: %s", told)
+	}
+}
+
+func TestFaultsAreRefusedWhereALiveMerchantExists(t *testing.T) {
+	installed(t)
+	t.Setenv("HAPAX_FAULTS", "clock=+1s")
+	server := start(t, "serve", "--listen", "127.0.0.1:0")
+	if code := server.stop(); code != exitGood {
+		t.Errorf("exit %d without a live merchant", code)
+	}
+	hapax(t, exitGood, "merchant", "add", "--name", "real", "--mode", "live")
+	if told := hapax(t, exitCouldNot, "serve", "--listen", "127.0.0.1:0").text("error"); !strings.Contains(told, "live merchant") {
+		t.Errorf("refused for another reason: %s", told)
+	}
+}
+
+func TestWorkersServeHealthAndNoAPI(t *testing.T) {
+	installed(t)
+	server := start(t, "serve", "--only", "workers", "--listen", "127.0.0.1:0")
+	if status, body := get(t, server.address+"/readyz"); status != 200 || body["ok"] != true {
+		t.Errorf("%d %v", status, body)
+	}
+	answer, err := http.Get(server.address + "/v1/payments")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := answer.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusNotFound {
+		t.Errorf("the API answers %d", answer.StatusCode)
+	}
+}
+
+func TestEpochIsHeldAndReleased(t *testing.T) {
+	installed(t)
+	before := hapax(t, exitGood, "epoch", "show")
+	hapax(t, exitGood, "epoch", "hold", "--why", "a standby was promoted by hand", "--from", time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))
+	held := hapax(t, exitFound, "epoch", "show")
+	if held["held"] != true || held["epoch"] == before["epoch"] || held.text("lost_from") == "" {
+		t.Errorf("after the hold: %v", held)
+	}
+	hapax(t, exitCouldNot, "epoch", "acknowledge", "1", "--why", "an old page was read")
+	hapax(t, exitGood, "epoch", "acknowledge", "2", "--why", "compared by hand")
+	hapax(t, exitGood, "epoch", "show")
+	hapax(t, exitGood, "epoch", "restored", "--why", "a dump")
+	hapax(t, exitFound, "epoch", "show")
+}
+
+func TestDoctorFindsWhatIsWrong(t *testing.T) {
+	db := installed(t)
+	hapax(t, exitGood, "doctor")
+	if _, err := db.OwnerPool(t).Exec(t.Context(), "ALTER DATABASE "+db.Name()+" SET synchronous_commit = off"); err != nil {
+		t.Fatal(err)
+	}
+	wrong := ""
+	for _, c := range hapax(t, exitFound, "doctor").list("checks") {
+		if c["ok"] == false {
+			wrong += c.text("name")
+		}
+	}
+	if wrong != "synchronous_commit" {
+		t.Errorf("found wrong: %s", wrong)
+	}
+}
+
+func TestMigrateAndVersion(t *testing.T) {
+	installed(t)
+	if o := hapax(t, exitGood, "migrate"); o["schema_version"] != float64(store.LatestVersion()) {
+		t.Errorf("%v", o)
+	}
+	if o := hapax(t, exitGood, "version"); o.text("version") == "" {
+		t.Errorf("%v", o)
+	}
+}
+
+func TestWhatCannotRun(t *testing.T) {
+	clean(t)
+	t.Setenv("HAPAX_SECRET_KEY", "open-sesame")
+	hapax(t, exitCouldNot, "serve") // no database
+	hapax(t, exitCouldNot, "no-such-command")
+	hapax(t, exitCouldNot, "apikey", "add") // no merchant
+	t.Setenv("HAPAX_DATABASE_URL", "postgres://service:open-sesame@127.0.0.1:1/hapax")
+	for _, args := range [][]string{{"doctor"}, {"verify"}, {"review", "list"}, {"serve"}} {
+		if told := hapax(t, exitCouldNot, args...).text("error"); strings.Contains(told, "open-sesame") {
+			t.Errorf("%v tells a secret: %s", args, told)
+		}
+	}
+	if help, _ := plain(t, exitGood, "--help"); !strings.Contains(help, "acquirer-account") || strings.Contains(help, "open-sesame") {
+		t.Errorf("help:\n%s", help)
+	}
+}
