@@ -73,12 +73,13 @@ func (a Asked) plan() Plan {
 	age := a.AskedAt.Sub(a.FirstPermitAt)
 	switch a.Reply.Outcome {
 	case acquirer.OutcomeSucceeded:
-		if a.Reply.Amount.IsPositive() { // without an amount it proves nothing, however often it is told
+		// Without an amount or an id it proves nothing, however often it is told.
+		if a.Reply.Amount.IsPositive() && a.Reply.Reference != "" {
 			return Plan{Step: Record, Why: "the acquirer says what it is"}
 		}
-	case acquirer.OutcomeHeld, acquirer.OutcomeRegistered, acquirer.OutcomeDeclined:
+	case acquirer.OutcomeDeclined:
 		return Plan{Step: Record, Why: "the acquirer says what it is"}
-	case acquirer.OutcomePending:
+	case acquirer.OutcomePending, acquirer.OutcomeHeld, acquirer.OutcomeRegistered: // the last two were not asked for
 		if age > a.Contract.MaxProcessing {
 			return Plan{Step: GiveUp, Why: "processing for longer than the contract's longest time", Review: reviewProcessing}
 		}

@@ -40,8 +40,8 @@ const (
 func Prove(o Observation, s Standing) Verdict {
 	switch o.Outcome {
 	case acquirer.OutcomeSucceeded:
-		if !o.Amount.IsPositive() {
-			break // says nothing that could be booked
+		if !o.Amount.IsPositive() || o.Reference == "" {
+			break // says nothing that could be booked, or recognised when it is told again (I-7)
 		}
 		if o.Amount != s.Expected || (o.OurReference != "" && o.OurReference != s.Key) {
 			return MoneyMismatch

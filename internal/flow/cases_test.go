@@ -2,13 +2,17 @@ package flow_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/hapaxpay/hapax/internal/config"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/problem"
 	"github.com/hapaxpay/hapax/internal/rig"
@@ -341,4 +345,63 @@ func TestCase064_SlowAcquirerHoldsNoConnection(t *testing.T) {
 	all.Wait()
 	p.Settle(time.Hour)
 	settled(t, r, 51)
+}
+
+// Case 60: behind a transaction pooler every statement may reach another backend.
+func TestCase060_BehindATransactionPooler(t *testing.T) {
+	for _, mode := range []string{"transaction", ""} { // as configured, and as detected
+		t.Run("pool mode "+mode, func(t *testing.T) {
+			r := rig.New(t, nil)
+			r.Pooler()
+			pooled := rig.With(func(c *config.Config) { c.PoolMode = mode })
+			replicas := []*rig.Replica{r.Replica(pooled), r.Replica(pooled)}
+			together(100, func(n int) {
+				a := replicas[n%2].PayHTTP(fmt.Sprintf("key-%d", n/2), rig.Order{Reference: fmt.Sprintf("order-%d", n/2)})
+				if a.Status != 201 && a.Status != 202 && a.Member("code") != string(problem.OperationInProgress) {
+					t.Errorf("told %d %s", a.Status, a.Body)
+				}
+			})
+			replicas[0].Settle(time.Hour)
+			settled(t, r, 50)
+		})
+	}
+}
+
+// Case 61: claims, joins, repeats, refusals, sweeps and decisions on the same few intents from all sides, for the time
+// that HAPAX_DEADLOCK_SECONDS says: no deadlock reaches a client, and nothing is booked twice.
+func TestCase061_NoDeadlockUnderLoad(t *testing.T) {
+	load := 5 * time.Second
+	if s := os.Getenv("HAPAX_DEADLOCK_SECONDS"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		load = time.Duration(n) * time.Second
+	}
+	r := rig.New(t, nil)
+	replicas := []*rig.Replica{r.Replica(), r.Replica(), r.Replica()}
+	ctx, cancel := context.WithTimeout(t.Context(), load)
+	defer cancel()
+	var all sync.WaitGroup
+	for worker := range 12 {
+		all.Go(func() {
+			p := replicas[worker%3]
+			for n := 0; ctx.Err() == nil; n++ {
+				if worker%6 == 5 {
+					p.Sweep.Pass(ctx)
+					continue
+				}
+				o := rig.Order{Reference: fmt.Sprintf("order-%d", n%40), Method: []string{"pm_ok", "pm_declined_do_not_honor", "pm_500_executed"}[n%3]}
+				a := p.PayHTTP(fmt.Sprintf("key-%d-%d", worker%4, n), o)
+				if a.Status >= 500 {
+					t.Errorf("told %d %s", a.Status, a.Body)
+				}
+			}
+		})
+	}
+	all.Wait()
+	replicas[0].Settle(time.Hour)
+	orders := r.Count("SELECT count(*) FROM payment WHERE status = 'paid'")
+	settled(t, r, orders)
+	t.Logf("%d orders paid, %d transactions were run again", orders, r.Retries(replicas...))
 }

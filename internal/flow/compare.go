@@ -16,6 +16,7 @@ import (
 const (
 	compareAccounts = 16
 	compareBatch    = 64
+	clockMargin     = 5 * time.Minute // by which an acquirer's clock may differ from the database's
 )
 
 // CompareLost compares the lost interval of a failover or restore with the movements of each acquirer account, so that
@@ -58,11 +59,11 @@ func (f *Flow) compare(ctx context.Context, g operation.Guard, a Account) (bool,
 		return false, nil
 	}
 	margin := c.Flight() + c.LookupLag
-	from, to := g.LostFrom.Add(-margin), g.LostTo.Add(margin)
-	if g.Now.Before(to) {
+	if g.Now.Before(g.LostTo.Add(margin)) {
 		return false, nil // what left before the failover may still arrive
 	}
-	moved, err := adapter.Movements(ctx, from, to)
+	// Up to now, and not only to the interval's end: what is listed beyond it is recognised, and clocks differ.
+	moved, err := adapter.Movements(ctx, g.LostFrom.Add(-margin-clockMargin), g.Now.Add(clockMargin))
 	if err != nil {
 		return false, fmt.Errorf("movements of account %s: %w", a.ID, err)
 	}

@@ -185,6 +185,9 @@ func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c
 		}
 	}
 	w.endConflict(one, s)
+	if one.now.Status.Open() && len(s.reviews) == 0 {
+		w.askAgain(one) // nothing waits for a person any more: the acquirer is asked on
+	}
 	return w, w.collect(one, s)
 }
 

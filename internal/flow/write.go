@@ -92,7 +92,7 @@ func (w *writes) collect(one *subject, s *loaded) error {
 		for _, t := range d.Events {
 			w.event(one.order, one.now, t)
 		}
-		if d.Review != "" && !d.Conflict {
+		if d.Review != "" && !d.Conflict && !s.reviewed(one, d) {
 			w.event(one.order, one.now, payment.EventReview)
 		}
 	}
@@ -102,6 +102,13 @@ func (w *writes) collect(one *subject, s *loaded) error {
 	}
 	w.wait(one)
 	return nil
+}
+
+// reviewed says whether the review that a decision asks for was open before: nobody is told twice.
+func (s *loaded) reviewed(one *subject, d payment.Decision) bool {
+	return d.Book == nil && slices.ContainsFunc(s.reviews, func(r payment.Review) bool {
+		return r.Payment == one.now.ID && r.Reason == d.Review && r.Movement.IsZero()
+	})
 }
 
 // event appends to the intent's events, under its lock: their order is the version (DESIGN data rule 8).

@@ -64,12 +64,20 @@ const staleReason = "an inference of an owner whose fence is over is not recorde
 
 // money applies, keeps aside, or recognises money that moved.
 func (s Situation) money(d *Decision, o evidence.Observation, exact bool) {
-	mv := Movement{Merchant: s.Payment.Merchant, Account: s.Payment.Account, Reference: movementName(o, s.Payment),
+	mv := Movement{Merchant: s.Payment.Merchant, Account: s.Payment.Account, Reference: o.Reference,
 		Kind: acquirer.MovementCharge, AcquirerKey: s.Payment.AcquirerKey, Intent: s.Intent.ID, Payment: s.Payment.ID,
 		Amount: o.Amount, State: Applied, At: o.MovedAt}
 	for _, known := range s.Movements {
 		if known.Reference != mv.Reference || known.Kind != mv.Kind || known.Account != mv.Account {
 			continue
+		}
+		if known.Amount != mv.Amount { // one object, two amounts: what is booked stays, and a person looks
+			if s.Payment.Conflict {
+				d.Effect, d.Why = evidence.Repeat, "the contradiction is open already"
+				return
+			}
+			s.conflict(d, nil, ReviewContradiction)
+			return
 		}
 		if known.Payment.IsZero() && exact && s.Payment.Status.Open() && s.appliedCount() == 0 {
 			adopted := known
@@ -121,7 +129,7 @@ func (s Situation) conflict(d *Decision, mv *Movement, reason ReviewReason) {
 	d.Why = map[ReviewReason]string{
 		ReviewMoneyAfterRefusal: "money moved for a payment that was finally refused",
 		ReviewSecondMovement:    "a second movement for an intent that is paid",
-		ReviewContradiction:     "the acquirer says both paid and refused",
+		ReviewContradiction:     "what the acquirer says contradicts what it said before",
 	}[reason]
 	d.Events = append(d.Events, EventConflict)
 }
@@ -146,14 +154,6 @@ func (s Situation) appliedCount() int {
 // keptAside says whether money of this payment waits for a person.
 func (s Situation) keptAside() bool {
 	return slices.ContainsFunc(s.Movements, func(m Movement) bool { return m.Payment == s.Payment.ID && m.State == Unapplied })
-}
-
-// movementName is the acquirer's id of the movement; where it gave none, the key, under which it can have only one.
-func movementName(o evidence.Observation, p Payment) string {
-	if o.Reference != "" {
-		return o.Reference
-	}
-	return "key:" + p.AcquirerKey
 }
 
 func (s Situation) refused(d *Decision, o evidence.Observation) {

@@ -301,6 +301,7 @@ func (r *Rig) CompareAll(p *Replica) error {
 	if err := p.Store.HoldEpoch(r.T.Context(), "a test", time.Now().Add(-30*24*time.Hour)); err != nil {
 		return err
 	}
+	r.Later(11 * time.Second)
 	_, err := p.Flow.CompareLost(r.T.Context())
 	return err
 }

@@ -43,6 +43,14 @@ func (r *Rig) Status(key string) string {
 	return r.Text("SELECT status FROM payment WHERE idempotency_key = $1", key)
 }
 
+// Retries counts the transactions that the replicas ran again after a deadlock or serialization failure.
+func (r *Rig) Retries(replicas ...*Replica) (n int64) {
+	for _, p := range replicas {
+		n += p.Store.Counters().Retries
+	}
+	return n
+}
+
 // Movements gives the acquirer's register: the first witness.
 func (r *Rig) Movements() []sandbox.Movement {
 	r.T.Helper()
