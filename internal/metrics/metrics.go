@@ -1,0 +1,152 @@
+// Package metrics is what operators see and alert on, for Prometheus.
+//
+// Owns the names, meanings and alerts of PROTOCOL section 15 (docs/metrics.md is written from Table), the Watcher and the backlog on scrape.
+// Never puts an id, a key or a merchant into a label, and never makes work wait: counting is an addition in memory.
+// Read next: table.go, then internal/operation/engine.go and internal/flow/flow.go, which declare the Watcher.
+package metrics
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/hapaxpay/hapax/internal/flow"
+	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/store"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Watcher counts what the engine and the flows tell. It is safe for concurrent use.
+type Watcher struct {
+	log       *slog.Logger
+	counts    map[string]prometheus.Counter // by the name that the code gives
+	alarms    map[string]prometheus.Counter // by reason
+	uncounted prometheus.Counter
+	settled   prometheus.Histogram
+}
+
+var _ flow.Watcher = (*Watcher)(nil)
+
+// settleBuckets reach from a takeover at the end of the first lease to a review that took a day, in seconds.
+var settleBuckets = []float64{1, 2, 5, 15, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
+
+// New makes a watcher and registers its metrics, each at zero, so that an alert sees the first increase. It panics when
+// they are registered already. Alarms are logged to log; nil: slog.Default().
+func New(register prometheus.Registerer, log *slog.Logger) *Watcher {
+	if log == nil {
+		log = slog.Default()
+	}
+	w := &Watcher{log: log, counts: map[string]prometheus.Counter{}, alarms: map[string]prometheus.Counter{},
+		uncounted: prometheus.NewCounter(prometheus.CounterOpts{Name: uncountedName, Help: meaning(uncountedName)}),
+		settled:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: settledName, Help: meaning(settledName), Buckets: settleBuckets})}
+	register.MustRegister(w.uncounted, w.settled)
+	for what, name := range counted {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: meaning(name)})
+		register.MustRegister(c)
+		w.counts[what] = c
+	}
+	alarms := prometheus.NewCounterVec(prometheus.CounterOpts{Name: alarmsName, Help: meaning(alarmsName)}, []string{"reason"})
+	register.MustRegister(alarms)
+	for _, reason := range append(Alarms, otherAlarm) {
+		w.alarms[reason] = alarms.WithLabelValues(reason)
+	}
+	return w
+}
+
+// Count adds one to the metric of what. A name that no metric stands for is counted apart: the label set stays closed.
+func (w *Watcher) Count(what string) {
+	if c, known := w.counts[what]; known {
+		c.Inc()
+		return
+	}
+	w.uncounted.Inc()
+}
+
+// Settled tells the time from the end of the first lease to the final state. What was settled within its lease counts
+// as zero.
+func (w *Watcher) Settled(after time.Duration) { w.settled.Observe(max(after, 0).Seconds()) }
+
+// Alarm counts and logs what must never happen silently. The ids are UUIDs as PostgreSQL prints them; the log names
+// them as the API does, so that support finds them.
+func (w *Watcher) Alarm(what, merchant, intent, payment string) {
+	c, known := w.alarms[what]
+	if !known {
+		c = w.alarms[otherAlarm]
+	}
+	c.Inc()
+	attrs := []slog.Attr{slog.String("reason", what)}
+	for _, a := range []struct{ name, prefix, uuid string }{
+		{"merchant", id.Merchant, merchant}, {"intent", id.Intent, intent}, {"payment", id.Payment, payment}} {
+		if x, err := id.ParseUUID(a.uuid); err == nil && !x.IsZero() {
+			attrs = append(attrs, slog.String(a.name, x.Text(a.prefix)))
+		}
+	}
+	w.log.LogAttrs(context.Background(), slog.LevelError, "alarm", attrs...)
+}
+
+// Store is what is asked on scrape.
+type Store interface {
+	// Backlog counts what waits. It reads the database.
+	Backlog(ctx context.Context) (store.Backlog, error)
+	// Counters reads what this process has counted.
+	Counters() store.Counters
+}
+
+// scrapeLimit bounds one look at the database: a scrape must not wait for a database that is away.
+const scrapeLimit = 2 * time.Second
+
+// Watch registers what is read from the database on scrape. Where it cannot be read, hapax_backlog_readable is 0 and
+// the backlog is missing, so that an old figure is never taken for a present one. It panics when it is registered already.
+func Watch(register prometheus.Registerer, s Store, log *slog.Logger) {
+	if log == nil {
+		log = slog.Default()
+	}
+	register.MustRegister(&backlog{s, log})
+}
+
+type backlog struct {
+	store Store
+	log   *slog.Logger
+}
+
+// Describe implements prometheus.Collector.
+func (b *backlog) Describe(out chan<- *prometheus.Desc) {
+	for _, name := range scraped {
+		out <- descs[name]
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (b *backlog) Collect(out chan<- prometheus.Metric) {
+	c := b.store.Counters()
+	for name, n := range map[string]int64{ledgerHitsName: c.LedgerHits, retriesName: c.Retries, commitsName: c.CommitUnknown, epochsName: c.EpochChanges} {
+		out <- prometheus.MustNewConstMetric(descs[name], prometheus.CounterValue, float64(n))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeLimit)
+	defer cancel()
+	w, err := b.store.Backlog(ctx)
+	gauge := func(name string, v float64) {
+		out <- prometheus.MustNewConstMetric(descs[name], prometheus.GaugeValue, v)
+	}
+	if err != nil {
+		b.log.Warn("the backlog could not be read for metrics", "error", err.Error())
+		gauge(readableName, 0)
+		return
+	}
+	gauge(readableName, 1)
+	gauge(unknownName, float64(w.Unknown))
+	gauge(unknownAgeName, w.OldestUnknown.Seconds())
+	gauge(reviewsName, float64(w.OpenReviews))
+	gauge(reviewsAgeName, w.OldestReviewAge.Seconds())
+	gauge(dueName, float64(w.Due))
+	gauge(dueAgeName, w.OldestDue.Seconds())
+	gauge(inProgressName, float64(w.InProgress))
+}
+
+var descs = func() map[string]*prometheus.Desc {
+	all := map[string]*prometheus.Desc{}
+	for _, name := range scraped {
+		all[name] = prometheus.NewDesc(name, meaning(name), nil, nil)
+	}
+	return all
+}()
