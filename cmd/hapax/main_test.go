@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -53,6 +54,7 @@ func TestFromMerchantToVerify(t *testing.T) {
 	decideOne(t, server.address, apiKey)
 	checkInvariants(t, sandbox.address)
 	hapax(t, exitGood, "doctor")
+	checkMetrics(t, server.address)
 	if code := server.stop(); code != exitGood {
 		t.Errorf("serve ended with %d\n%s", code, server.log)
 	}
@@ -68,6 +70,27 @@ func checkInvariants(t *testing.T, sandbox string) {
 	for _, i := range hapax(t, exitGood, "verify", "--sandbox", sandbox).list("invariants") {
 		if i.text("skipped") != "" {
 			t.Errorf("%s was not asked: %s", i.text("id"), i.text("skipped"))
+		}
+	}
+}
+
+// checkMetrics: what was done is counted, and what waits is read on scrape.
+func checkMetrics(t *testing.T, address string) {
+	t.Helper()
+	answer, err := http.Get(address + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if closeErr := answer.Body.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"hapax_repeats_served_total 1", "hapax_reviews_open 0", "hapax_backlog_readable 1"} {
+		if !strings.Contains(string(text), "\n"+line+"\n") {
+			t.Errorf("the metrics lack %q:\n%s", line, text)
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/host"
 	"github.com/hapaxpay/hapax/internal/httpapi"
+	"github.com/hapaxpay/hapax/internal/metrics"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/store"
 	"github.com/hapaxpay/hapax/internal/sweep"
@@ -75,7 +76,8 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 		return nil, err
 	}
 	registry := prometheus.NewRegistry()
-	watch := noWatch{}
+	watch := metrics.New(registry, o.Log)
+	metrics.Watch(registry, st, o.Log)
 	r.Store = st
 	r.Flow = flow.New(flow.Config{Environment: cfg.Environment, PayBefore: defaultPayBefore, Retention: cfg.KeyRetention,
 		SecondPerson: cfg.SecondPerson}, cfg.Engine(), st, adapters, r.rt, o.Faults, watch)
@@ -173,9 +175,3 @@ func (r *Replica) Close(ctx context.Context) error {
 	r.Store.Close()
 	return err
 }
-
-type noWatch struct{}
-
-func (noWatch) Count(string)                                 {}
-func (noWatch) Settled(time.Duration)                        {}
-func (noWatch) Alarm(what, merchant, intent, payment string) {}
