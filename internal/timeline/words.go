@@ -1,0 +1,398 @@
+package timeline
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/problem"
+	"github.com/hapaxpay/hapax/money"
+)
+
+// amount says an amount with its currency's decimals.
+func amount(minor int64, currency string) string {
+	a, err := money.New(minor, money.Currency(currency))
+	if err != nil { // a row older than the table of currencies
+		return fmt.Sprintf("%d minor units of %s", minor, currency)
+	}
+	return a.String()
+}
+
+// clock says a time of the day, in UTC.
+func clock(at time.Time) string { return at.UTC().Format("2006-01-02 15:04:05") + " UTC" }
+
+func accountName(account string) string {
+	switch {
+	case strings.HasPrefix(account, "acquirer_receivable:"):
+		return "what the acquirer owes us"
+	case account == "merchant_payable":
+		return "what we owe the merchant"
+	case account == "unapplied":
+		return "money kept aside"
+	}
+	return account
+}
+
+// deniedWords say why a further send was not allowed.
+var deniedWords = map[string]string{
+	operation.DeniedStale:   "another worker owns the payment now",
+	operation.DeniedCutOff:  "the acquirer may have forgotten the key by now",
+	operation.DeniedBudget:  "it was sent as often as is allowed",
+	operation.DeniedHold:    "sends are on hold after a database failover",
+	operation.DeniedLate:    "no client waits any more, and it is too late to begin",
+	operation.DeniedExpired: "the order's time to pay is over",
+	operation.DeniedMoney:   "money has moved for this order, or a conflict is open",
+}
+
+// by names a request and its key, which is shown as a hash.
+func (n noteRow) by() string {
+	switch {
+	case n.request != "" && n.keyHash != "":
+		return "Request " + n.request + " (key " + n.keyHash + ")"
+	case n.request != "":
+		return "Request " + n.request
+	case n.keyHash != "":
+		return "The request with the key " + n.keyHash
+	}
+	return "A request"
+}
+
+func (n noteRow) sentence() string {
+	switch n.what {
+	case operation.WhatClaimed:
+		return n.by() + " starts the payment; one request to the acquirer is allowed."
+	case operation.WhatRepeat:
+		return n.by() + " came again and got " + repeatWords(n.why) + "; nothing was sent."
+	case operation.WhatReuse:
+		return n.by() + " used a key that stands for other parameters: refused, without effect."
+	case operation.WhatJoined:
+		return n.by() + " asked for the payment that is under way already, with a key of its own: it joined it, no second charge."
+	case operation.WhatTakeover:
+		return fmt.Sprintf("It is not settled yet: a worker takes over (owner %d; %s) and asks the acquirer before anything else.", n.fence, n.why)
+	case operation.WhatPermit:
+		return fmt.Sprintf("The same stored request may be sent once more (owner %d).", n.fence)
+	case operation.WhatDenied:
+		why := deniedWords[n.why]
+		if why == "" {
+			why = n.why
+		}
+		return "It may not be sent again: " + why + "."
+	case operation.WhatStale:
+		return fmt.Sprintf("A worker that had lost its ownership (owner %d) came back; its conclusions were dropped.", n.fence)
+	case operation.WhatRefused:
+		return n.by() + " was refused: " + problemWords(n.why)
+	case operation.WhatDecided:
+		return n.by() + " carried out a person's decision."
+	case operation.WhatCompleted:
+		return n.completed()
+	}
+	return strings.TrimSuffix(n.by()+": "+n.what+", "+n.why, ", ") + "."
+}
+
+func (n noteRow) completed() string {
+	switch n.kind {
+	case string(operation.CreateIntent):
+		return n.by() + " asked for this order and was answered at once."
+	case string(operation.DecideReview):
+		return n.by() + " brought a person's decision and was answered at once."
+	}
+	return strings.TrimSuffix(n.by()+" has its final answer: "+n.why, ": ") + "."
+}
+
+func repeatWords(why string) string {
+	switch why {
+	case "being worked on":
+		return "the answer that the first one is still being worked on"
+	case "the stored answer", "the current state":
+		return why
+	}
+	return "the same answer, " + why
+}
+
+func problemWords(code string) string {
+	for _, row := range problem.Table {
+		if string(row.Code) == code {
+			return row.Title
+		}
+	}
+	return code + "."
+}
+
+// evidenceRow is an observation as the sentences need it.
+type evidenceRow struct {
+	source, outcome, class, code string
+	reference, ourReference      string
+	minor                        *int64
+	currency, requestID          string
+	fence                        int64
+	inference, effect, why       string
+	person, note                 string
+	mismatch                     bool // money moved, but not as it was asked
+}
+
+// sourceWords begin a sentence about what was observed.
+var sourceWords = map[string]string{
+	"call":       "The acquirer answered: ",
+	"lookup":     "The acquirer was asked and said: ",
+	"movements":  "The acquirer's list of movements shows: ",
+	"webhook":    "The acquirer sent word: ",
+	"settlement": "The acquirer's settlement file shows: ",
+}
+
+// unknownWords say what happened where nothing was proven, by the class of the reply.
+var unknownWords = map[string]string{
+	"read_timeout":       "the acquirer did not answer in time",
+	"connect_timeout":    "no connection to the acquirer came about in time",
+	"no_answer":          "the connection to the acquirer broke before its answer came",
+	"server_error":       "the acquirer answered with a failure of its own",
+	"in_flight":          "the acquirer is still working on an earlier request with this key",
+	"rate_limited":       "the acquirer asked us to slow down",
+	"unreadable":         "the acquirer's answer could not be read",
+	"redirect":           "the acquirer pointed to another address, which is not followed",
+	"no_lookup":          "the acquirer cannot be asked about payments",
+	"lookup_not_offered": "the acquirer cannot be asked about payments",
+}
+
+func (e evidenceRow) sentence() string {
+	if e.source == "person" {
+		return e.decision()
+	}
+	text := e.observed() + e.consequence()
+	if e.requestID != "" {
+		text += " (the acquirer's request id: " + e.requestID + ")"
+	}
+	return text + "."
+}
+
+// observed says what was seen, without what follows from it.
+func (e evidenceRow) observed() string {
+	begin := sourceWords[e.source]
+	switch e.outcome {
+	case "not_sent":
+		return "Nothing reached the acquirer: no byte was sent"
+	case "succeeded":
+		return begin + e.sum() + " were taken" + e.named()
+	case "held":
+		return begin + e.sum() + " are held" + e.named()
+	case "registered":
+		return begin + "the payer has a step to do on the acquirer's page"
+	case "declined":
+		return begin + "refused" + e.coded()
+	case "rejected":
+		return begin + "the request was rejected before it was executed" + e.coded()
+	case "pending":
+		return begin + "it is still being processed"
+	case "not_found":
+		return begin + "nothing is known of this payment"
+	case "duplicate":
+		return begin + "a request with this reference came before"
+	case "key_reused":
+		return begin + "this key came before, with other parameters"
+	}
+	what := unknownWords[e.class]
+	if what == "" {
+		what = "the answer (" + e.class + ") proves nothing"
+	}
+	if e.source == "call" {
+		return strings.ToUpper(what[:1]) + what[1:] + "; whether the money was taken is not known"
+	}
+	return "A question to the acquirer: " + what
+}
+
+func (e evidenceRow) sum() string {
+	if e.minor == nil {
+		return "an amount that was not told"
+	}
+	return amount(*e.minor, e.currency)
+}
+
+func (e evidenceRow) named() string {
+	if e.reference == "" {
+		return ""
+	}
+	return ", its reference " + e.reference
+}
+
+func (e evidenceRow) coded() string {
+	if e.code == "" {
+		return ""
+	}
+	return " (" + e.code + ")"
+}
+
+// consequence says what followed.
+func (e evidenceRow) consequence() string {
+	switch e.effect {
+	case "moved":
+		return e.moved()
+	case "booked":
+		return "; the money is kept aside: " + e.why
+	case "repeat":
+		return "; known already, nothing changes"
+	case "behind":
+		return "; the payment has ended, so nothing changes" + e.gateWords()
+	case "stale_owner":
+		return fmt.Sprintf("; dropped, because the worker (owner %d) no longer owned the payment", e.fence)
+	case "conflict":
+		return "; this contradicts what was settled (" + e.why + "): a person decides"
+	}
+	if e.why == "" || strings.HasPrefix(e.why, "nothing proven") {
+		return ""
+	}
+	return "; " + e.why
+}
+
+func (e evidenceRow) gateWords() string {
+	if strings.HasPrefix(e.why, "nothing can arrive") {
+		return "; " + e.why
+	}
+	return ""
+}
+
+func (e evidenceRow) moved() string {
+	switch {
+	case e.mismatch:
+		return "; that is not what was asked: the money is kept aside, and the payment is unknown"
+	case e.outcome == "succeeded":
+		return "; the payment is paid"
+	case e.outcome == "declined":
+		return "; the payment is declined"
+	case e.outcome == "not_sent", e.outcome == "rejected" && !strings.HasPrefix(e.why, "nothing proven"), e.inference == "not_executed":
+		return "; the payment has failed, and no money was taken"
+	}
+	return "; the payment is unknown from now on"
+}
+
+// decision says what a person's word changed; who said what stands with the review.
+func (e evidenceRow) decision() string {
+	text := e.person + "'s decision (" + strings.ReplaceAll(strings.TrimPrefix(e.class, "decision_"), "_", " ") + ")"
+	switch {
+	case e.effect == "moved" && e.outcome == "succeeded":
+		return text + " makes the payment paid" + e.named() + "."
+	case e.effect == "moved":
+		return text + " makes the payment failed: no money was taken."
+	}
+	return text + " counts: " + e.why + "."
+}
+
+// movementRow is booked money as the sentences need it.
+type movementRow struct {
+	kind, reference, currency, state, cause string
+	minor                                   int64
+	changed                                 bool
+}
+
+// kindWords say which way the money went.
+var kindWords = map[string]string{
+	"charge": "taken from the payer", "capture": "taken from the payer", "reverse": "given back to the payer",
+	"refund": "given back to the payer", "chargeback": "taken back by the payer's bank",
+}
+
+func (m movementRow) sentence(changed time.Time) string {
+	text := fmt.Sprintf("Money: %s were %s, the acquirer's reference %s", amount(m.minor, m.currency), kindWords[m.kind], m.reference)
+	since := ""
+	if m.changed {
+		since = " since " + clock(changed)
+	}
+	switch m.state {
+	case "applied":
+		return text + "; it counts for this order" + since + "."
+	case "returned":
+		return text + "; it was given back outside of this system" + since + "."
+	}
+	return text + "; it is kept aside: " + strings.ReplaceAll(m.cause, "_", " ") + "."
+}
+
+// reviewRow is an entry of the queue as the sentences need it.
+type reviewRow struct {
+	name, reason, detail, decision              string
+	verdict, person, second, because, reference string
+}
+
+// reasonWords say why a person must decide.
+var reasonWords = map[string]string{
+	"no_proof":            "the acquirer gives no proof whether the money was taken",
+	"window_over":         "the acquirer cannot be asked any more, and may have forgotten the key",
+	"processing_too_long": "the acquirer has been processing for longer than it says it may",
+	"amount_mismatch":     "the acquirer took another amount or currency than was asked",
+	"money_after_refusal": "money was taken for a payment that had been refused",
+	"second_movement":     "money was taken a second time for this order",
+	"contradiction":       "the acquirer says both paid and refused",
+	"unattributed_money":  "money was taken that belongs to no order of ours",
+	"repeats_forbidden":   "it was sent once without an answer, and must not be sent again",
+}
+
+func (r reviewRow) opened() string {
+	why := reasonWords[r.reason]
+	if why == "" {
+		why = r.reason
+	}
+	return "A person must decide (" + r.name + "): " + why + "."
+}
+
+func (r reviewRow) decidedSentence() string {
+	if r.person == "" {
+		return "The review " + r.name + " is closed: " + r.decision + "."
+	}
+	text := r.person
+	if r.second != "" {
+		text += " and " + r.second
+	}
+	text += " decided the review " + r.name + ": " + strings.ReplaceAll(r.verdict, "_", " ")
+	if r.reference != "" {
+		text += " (the acquirer's reference " + r.reference + ")"
+	}
+	return text + ", because: " + strings.TrimSuffix(r.because, ".") + "."
+}
+
+func eventWords(kind string) string {
+	switch kind {
+	case "payment.paid":
+		return "the merchant is told that the money was taken"
+	case "payment.declined", "payment.failed", "payment.canceled":
+		return "the merchant is told that no money was taken"
+	case "payment.conflict":
+		return "the merchant is told that money and answers contradict each other"
+	case "payment.conflict_resolved":
+		return "the merchant is told that the contradiction is over"
+	case "payment.in_review":
+		return "the merchant is told that a person decides"
+	}
+	return "the merchant is told"
+}
+
+// standing says how a payment stands now.
+func (p paymentRow) standing() string {
+	text := p.name() + " is " + p.status
+	switch p.status {
+	case "paid":
+		text += ": " + amount(p.captured, p.currency) + " were taken, the acquirer's reference " + p.reference
+		if p.refunded > 0 {
+			text += ", " + amount(p.refunded, p.currency) + " were given back"
+		}
+	case "declined", "failed", "canceled":
+		text += ": no money counts for it (" + p.failure + ")"
+		if !p.gateOpen {
+			text += ". Another payment may start when nothing can arrive any more" + p.next()
+		}
+	default:
+		text += ": whether the money was taken is not known yet"
+		if p.inReview {
+			text += ", and a person must decide. Do not pay again"
+		} else {
+			text += p.next() + ". Do not pay again"
+		}
+	}
+	if p.conflict {
+		text += ". CONFLICT: money moved that contradicts this; a person must decide"
+	}
+	return text + "."
+}
+
+func (p paymentRow) next() string {
+	if p.nextLook.IsZero() {
+		return ""
+	}
+	return "; the next look at it is due at " + clock(p.nextLook)
+}
