@@ -10,9 +10,11 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/hapaxpay/hapax/internal/dbtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { dbtest.Main(m) }
 
 // seedsFrom reads HAPAX_SIM_SEED (one seed, whole trace) and HAPAX_SIM_WORLDS (how many).
 func seedsFrom(t *testing.T, first uint64, worlds int) (seeds []uint64) {
@@ -46,6 +48,7 @@ func traceFile(t *testing.T, path string) *os.File {
 
 // TestWorlds runs worlds full of trouble; each must keep the invariants and come to an end.
 func TestWorlds(t *testing.T) {
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	counts := map[string]int{}
 	payments, worlds, failed := 0, 0, 0
 	for _, seed := range seedsFrom(t, 1, 600) {

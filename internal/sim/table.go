@@ -92,6 +92,30 @@ func (t *table[K, V]) insert(x *tx, row V) error {
 	return t.put(x, row)
 }
 
+// absorb is insert with ON CONFLICT on one index, or on the primary key (""), DO NOTHING: CHECKs come first, every other
+// index still raises. It returns whether the row is new.
+func (t *table[K, V]) absorb(x *tx, arbiter string, row V) (bool, error) {
+	if err := t.check(row); err != nil {
+		return false, fmt.Errorf("%s: %w", t.name, err)
+	}
+	if t.taken(arbiter, row) {
+		return false, nil
+	}
+	err := t.insert(x, row)
+	return err == nil, err
+}
+
+func (t *table[K, V]) taken(arbiter string, row V) bool {
+	if arbiter == "" {
+		_, exists := t.rows[t.key(row)]
+		return exists
+	}
+	n := slices.IndexFunc(t.uniques, func(u unique[V]) bool { return u.name == arbiter })
+	key, applies := t.uniques[n].key(row)
+	_, exists := t.index[n][key]
+	return applies && exists
+}
+
 // put inserts or replaces a row and remembers how to undo it.
 func (t *table[K, V]) put(x *tx, row V) error {
 	if err := t.check(row); err != nil {

@@ -27,13 +27,11 @@ func (t *tx) InsertIntents(_ context.Context, rows []payment.Intent) error {
 	for _, i := range rows {
 		by := i.By
 		i.By, i.PayBefore, i.CreatedAt, i.UpdatedAt = payment.Command{}, micro(i.PayBefore), t.now, t.now
-		if t.intents.conflict(i) == "payment_intent_reference" {
-			continue
+		fresh, err := t.intents.absorb(t, "payment_intent_reference", i)
+		if fresh {
+			err = t.version(i, by)
 		}
-		if err := t.intents.insert(t, i); err != nil {
-			return t.fail("insert intents", err)
-		}
-		if err := t.version(i, by); err != nil {
+		if err != nil {
 			return t.fail("insert intents", err)
 		}
 	}
@@ -67,12 +65,15 @@ func (t *tx) LockIntents(_ context.Context, refs []flow.IntentRef) ([]flow.Locke
 			}
 			return true
 		})
-		t.movements.each(func(m payment.Movement) bool {
-			if m.Merchant == i.Merchant && m.Intent == i.ID && standing(m) {
-				l.Money, l.MoneyOn = true, m.Payment
-			}
-			return !l.Money
+		money := t.movements.all(func(m payment.Movement) bool {
+			return m.Merchant == i.Merchant && m.Intent == i.ID && standing(m)
 		})
+		if len(money) > 0 { // applied money first
+			first := slices.MinFunc(money, func(a, b payment.Movement) int {
+				return cmp.Or(cmp.Compare(a.State, b.State), bytes.Compare(a.ID[:], b.ID[:]))
+			})
+			l.Money, l.MoneyOn = true, first.Payment
+		}
 		locked = append(locked, l)
 	}
 	return locked, nil
@@ -138,24 +139,25 @@ func (t *tx) PaymentsByCommand(_ context.Context, refs []flow.CommandRef) ([]pay
 	return rows, nil
 }
 
+// references checks foreign keys; a zero id is none.
+func (t *tx) references(merchant, intent, account id.ID) error {
+	_, known := t.intents.get(flow.Row{Merchant: merchant, ID: intent})
+	_, opened := t.accounts.get(flow.Row{Merchant: merchant, ID: account})
+	return rules(rule{"intent_fkey", known || intent.IsZero()}, rule{"account_fkey", opened || account.IsZero()})
+}
+
 // InsertPayments implements flow.Tx: only the index of one live payment is absorbed (PROTOCOL P1).
 func (t *tx) InsertPayments(_ context.Context, rows []payment.Payment) ([]bool, error) {
 	fresh := make([]bool, len(rows))
 	for n, p := range rows {
 		p.DueAt, p.CreatedAt, p.UpdatedAt = micro(p.DueAt), t.now, t.now
-		if t.payments.conflict(p) == "payment_one_live" {
-			continue
+		var err error
+		if fresh[n], err = t.payments.absorb(t, "payment_one_live", p); fresh[n] {
+			err = t.references(p.Merchant, p.Intent, p.Account)
 		}
-		if _, ok := t.intents.get(flow.Row{Merchant: p.Merchant, ID: p.Intent}); !ok {
-			return nil, t.fail("insert payments", violates("payment_intent_fkey"))
-		}
-		if _, ok := t.accounts.get(flow.Row{Merchant: p.Merchant, ID: p.Account}); !ok {
-			return nil, t.fail("insert payments", violates("payment_account_fkey"))
-		}
-		if err := t.payments.insert(t, p); err != nil {
+		if err != nil {
 			return nil, t.fail("insert payments", err)
 		}
-		fresh[n] = true
 	}
 	return fresh, nil
 }
@@ -230,16 +232,13 @@ func (t *tx) InsertMovements(_ context.Context, rows []payment.Movement) ([]bool
 	fresh := make([]bool, len(rows))
 	for n, m := range rows {
 		m.At = micro(m.At)
-		if t.movements.conflict(m) == "movement_once" {
-			continue
+		var err error
+		if fresh[n], err = t.movements.absorb(t, "movement_once", m); fresh[n] {
+			err = t.references(m.Merchant, id.ID{}, m.Account)
 		}
-		if _, ok := t.accounts.get(flow.Row{Merchant: m.Merchant, ID: m.Account}); !ok {
-			return nil, t.fail("insert movements", violates("movement_account_fkey"))
-		}
-		if err := t.movements.insert(t, m); err != nil {
+		if err != nil {
 			return nil, t.fail("insert movements", err)
 		}
-		fresh[n] = true
 	}
 	return fresh, nil
 }
@@ -272,7 +271,11 @@ func (t *tx) InsertEntries(_ context.Context, rows []ledger.Entry) error {
 // InsertEvents implements flow.Tx.
 func (t *tx) InsertEvents(_ context.Context, rows []payment.Event) error {
 	for _, e := range rows {
-		if err := t.events.insert(t, e); err != nil {
+		err := t.events.insert(t, e)
+		if err == nil {
+			err = t.references(e.Merchant, e.Intent, id.ID{})
+		}
+		if err != nil {
 			return t.fail("insert events", err)
 		}
 	}
@@ -283,13 +286,10 @@ func (t *tx) InsertEvents(_ context.Context, rows []payment.Event) error {
 func (t *tx) InsertEvidence(_ context.Context, rows []evidence.Observation) ([]bool, error) {
 	fresh := make([]bool, len(rows))
 	for n, o := range rows {
-		if _, exists := t.evidence.get(flow.Row{Merchant: o.Merchant, ID: o.ID}); exists {
-			continue
-		}
-		if err := t.evidence.insert(t, o); err != nil {
+		var err error
+		if fresh[n], err = t.evidence.absorb(t, "", o); err != nil {
 			return nil, t.fail("insert evidence", err)
 		}
-		fresh[n] = true
 	}
 	return fresh, nil
 }
@@ -299,13 +299,14 @@ func (t *tx) OpenReviews(_ context.Context, rows []payment.Review) ([]bool, erro
 	fresh := make([]bool, len(rows))
 	for n, r := range rows {
 		r.OpenedAt = t.now
-		if t.reviews.conflict(r) != "" {
-			continue
+		arbiter := "review_once_payment"
+		if !r.Movement.IsZero() {
+			arbiter = "review_once_movement"
 		}
-		if err := t.reviews.insert(t, r); err != nil {
+		var err error
+		if fresh[n], err = t.reviews.absorb(t, arbiter, r); err != nil {
 			return nil, t.fail("open reviews", err)
 		}
-		fresh[n] = true
 	}
 	return fresh, nil
 }

@@ -37,9 +37,6 @@ func (t *tx) Guard(context.Context) (operation.Guard, error) {
 func (t *tx) InsertOperations(_ context.Context, rows []operation.Operation, lease time.Duration) ([]bool, error) {
 	fresh := make([]bool, len(rows))
 	for n, o := range rows {
-		if _, exists := t.operations.get(o.Ref); exists {
-			continue
-		}
 		row := operation.Operation{Ref: o.Ref, ID: o.ID, Fingerprint: o.Fingerprint, FPVersion: o.FPVersion, RequestID: o.RequestID,
 			State: operation.InProgress, Fence: 1, ClaimID: o.ClaimID, ClaimedAt: t.now, LeaseUntil: t.now.Add(lease),
 			DueAt: t.now.Add(lease), CreatedAt: t.now, Intent: o.Intent, Payment: o.Payment, Follows: o.Follows,
@@ -47,10 +44,10 @@ func (t *tx) InsertOperations(_ context.Context, rows []operation.Operation, lea
 		if row.SendUntil.IsZero() {
 			row.SendUntil = t.now
 		}
-		if err := t.operations.insert(t, row); err != nil {
+		var err error
+		if fresh[n], err = t.operations.absorb(t, "", row); err != nil {
 			return nil, t.fail("insert operations", err)
 		}
-		fresh[n] = true
 	}
 	return fresh, nil
 }
@@ -243,10 +240,7 @@ func (t *tx) SaveOperations(_ context.Context, rows []operation.Operation, reten
 // NoteHistory implements operation.Tx. A note whose id exists is left out.
 func (t *tx) NoteHistory(_ context.Context, notes []operation.Note) error {
 	for _, n := range notes {
-		if _, exists := t.history.get(flow.Row{Merchant: n.Merchant, ID: n.ID}); exists {
-			continue
-		}
-		if err := t.history.insert(t, n); err != nil {
+		if _, err := t.history.absorb(t, "", n); err != nil {
 			return t.fail("note history", err)
 		}
 	}
