@@ -35,7 +35,7 @@ const (
 var errFound = errors.New("found something wrong")
 
 type cli struct {
-	config.Config
+	config.Config `embed:"" group:"Settings of every command, also from the environment:"`
 	JSON bool `help:"One JSON object on standard output, always with \"ok\"."`
 
 	Dev             devCmd             `cmd:"" help:"Everything on this machine: private PostgreSQL, sandbox acquirer, API, workers."`
@@ -47,6 +47,7 @@ type cli struct {
 	Apikey          apikeyCmd          `cmd:"" help:"API keys: add, list, rotate with overlap, revoke."`
 	AcquirerAccount acquirerAccountCmd `cmd:"" help:"Acquirer accounts: add, list, rotate secrets."`
 	Acquirers       acquirersCmd       `cmd:"" help:"The contracts that adapters declare."`
+	Timeline        timelineCmd        `cmd:"" help:"The whole story of an intent, from any id that you have."`
 	Review          reviewCmd          `cmd:"" help:"What only a person may decide: list, show, decide."`
 	Verify          verifyCmd          `cmd:"" help:"Check the invariants on a live database."`
 	Doctor          doctorCmd          `cmd:"" help:"Check the database and its settings."`

@@ -50,6 +50,11 @@ func TestFromMerchantToVerify(t *testing.T) {
 	if _, register := get(t, sandbox.address+"/register"); len(register.list("movements")) != 1 {
 		t.Errorf("the register shows %v", register)
 	}
+	if told := hapax(t, exitGood, "timeline", "order-1").list("lines"); len(told) < 3 {
+		t.Errorf("the story of order-1 is %v", told)
+	}
+	hapax(t, exitGood, "timeline", payment.text("acquirer_reference"), "--merchant", "corner shop")
+	hapax(t, exitFound, "timeline", "order-99")
 	checkInvariants(t, sandbox.address)
 	decideOne(t, server.address, apiKey)
 	checkInvariants(t, sandbox.address)
@@ -108,6 +113,9 @@ func decideOne(t *testing.T, address, apiKey string) {
 	}
 	review := reviews[0].text("id")
 	shown := hapax(t, exitGood, "review", "show", review)
+	if len(shown.list("timeline")) == 0 || len(shown.list("allowed")) == 0 {
+		t.Errorf("the entry is shown without evidence or verdicts: %v", shown)
+	}
 	for _, a := range shown.list("allowed") {
 		if a.text("consequence") == "" {
 			t.Errorf("%s has no consequence", a.text("verdict"))

@@ -17,6 +17,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/present"
 	"github.com/hapaxpay/hapax/internal/problem"
 	"github.com/hapaxpay/hapax/internal/store"
+	"github.com/hapaxpay/hapax/internal/timeline"
 )
 
 // Limits of the queue as it is listed.
@@ -161,29 +162,30 @@ type reviewShowCmd struct {
 
 // Run shows one entry.
 func (c reviewShowCmd) Run(t *tool) error {
-	s, done, err := t.store()
+	_, service, done, err := t.database()
 	if err != nil {
 		return err
 	}
 	defer done()
+	s, err := t.open(service)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
 	e, err := t.findReview(s, c.Review)
 	if err != nil {
 		return err
 	}
-	object, text := reviewObject(e.Review, time.Now()), reviewText(e)
-	if !e.Payment.IsZero() {
-		a, found, err := s.PaymentByID(t.ctx, e.Merchant, e.Payment)
-		if err != nil {
-			return err
-		}
-		if found {
-			body := present.Payment(a.Intent, a.Payment, present.Extra{InReview: a.InReview})
-			object["payment_now"] = json.RawMessage(body)
-			text += "\nthe payment now:\n  " + string(body) + "\n"
-		}
+	stories, err := t.stories(service, c.Review, e.Merchant)
+	if err != nil {
+		return err
 	}
+	object := reviewObject(e.Review, time.Now())
 	object["ok"], object["decisions"] = true, decisionObjects(e.decisions)
-	return t.tell(object, text)
+	if object["timeline"], err = linesOf(stories); err != nil {
+		return err
+	}
+	return t.tell(object, reviewText(e)+"\n"+strings.TrimSuffix(timeline.Text(stories), "\n"))
 }
 
 func decisionObjects(all []flow.Decision) []json.RawMessage {
