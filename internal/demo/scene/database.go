@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,6 +20,8 @@ type cluster struct {
 	dir    string
 	server *devdb.Server
 	count  atomic.Int64
+
+	position string // in the log, of keepPosition
 
 	once        sync.Once // makes the template
 	templateErr error
@@ -35,13 +36,15 @@ const (
 	template = "hapax_template"
 )
 
+func settings() map[string]string { return map[string]string{"max_connections": connections} }
+
 func startCluster(ctx context.Context, archive bool) (*cluster, error) {
 	dir, err := devdb.TemporaryDir()
 	if err != nil {
 		return nil, err
 	}
 	server, err := devdb.Start(ctx, devdb.Config{Dir: filepath.Join(dir, "cluster"), Archive: archive,
-		Settings: map[string]string{"max_connections": connections}})
+		Settings: settings()})
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -82,9 +85,4 @@ func withConn(ctx context.Context, url string, fn func(*pgx.Conn) error) error {
 		return err
 	}
 	return errors.Join(fn(conn), conn.Close(context.WithoutCancel(ctx)))
-}
-
-// age moves every stored time of Hapax's schema back by that much.
-func age(ctx context.Context, ownerURL string, by time.Duration) error {
-	return withConn(ctx, ownerURL, func(conn *pgx.Conn) error { return devdb.Age(ctx, conn, by) })
 }

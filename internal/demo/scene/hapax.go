@@ -17,6 +17,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/app"
 	"github.com/hapaxpay/hapax/internal/auth"
 	"github.com/hapaxpay/hapax/internal/config"
+	"github.com/hapaxpay/hapax/internal/devdb"
 	"github.com/hapaxpay/hapax/internal/fault"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/host"
@@ -29,11 +30,11 @@ import (
 
 // hapaxService is Hapax as it is released; only time-outs are shorter.
 type hapaxService struct {
-	ownerURL, acquirerURL string
-	cfg                   config.Config
-	owner                 *pgxpool.Pool
-	merchant              id.ID
-	apiKey                string
+	acquirerURL string
+	cfg         config.Config
+	owner       *pgxpool.Pool
+	merchant    id.ID
+	apiKey      string
 }
 
 var hapaxPoints = map[string]point{operation.PointAfterClaim: beforeCall, operation.PointAfterReply: afterCall}
@@ -41,14 +42,14 @@ var hapaxPoints = map[string]point{operation.PointAfterClaim: beforeCall, operat
 // terms are what an account's settings declare about its acquirer, where it differs from the sandbox's own contract.
 type terms map[string]any
 
-func newHapax(ctx context.Context, ownerURL, serviceURL, acquirerURL string, t terms) (*hapaxService, error) {
+func newHapax(ctx context.Context, ownerURL, serviceURL, acquirerURL string, t terms) (service, error) {
 	secret := make([]byte, 32)
 	rand.Read(secret) // never fails: the program ends if the system has no randomness
 	owner, err := pgxpool.New(ctx, ownerURL)
 	if err != nil {
 		return nil, err
 	}
-	s := &hapaxService{ownerURL: ownerURL, acquirerURL: acquirerURL, owner: owner, cfg: config.Config{
+	s := &hapaxService{acquirerURL: acquirerURL, owner: owner, cfg: config.Config{
 		DatabaseURL: serviceURL, SecretKey: base64.StdEncoding.EncodeToString(secret), Environment: "demo",
 		AnswerWithin: 8 * time.Second, CallUntil: 24 * time.Second, Lease: 30 * time.Second, Fresh: 10 * time.Second,
 		Connect: connectWithin, Read: readWithin, KeyRetention: 720 * time.Hour, SweepEvery: time.Second,
@@ -142,7 +143,7 @@ func (s *hapaxService) request(ctx context.Context, url, key string, o order) (*
 }
 
 func (s *hapaxService) age(ctx context.Context, by time.Duration) error {
-	return age(ctx, s.ownerURL, by)
+	return s.owner.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return devdb.Age(ctx, c.Conn(), by) })
 }
 
 // settled: every operation is finished or waits for a person, every gate is open, and no hold is on.
@@ -203,6 +204,8 @@ func (s *hapaxService) check(ctx context.Context) ([]string, error) {
 	}
 	return broken, nil
 }
+
+func (s *hapaxService) reconnect() { s.owner.Reset() }
 
 func (s *hapaxService) close() { s.owner.Close() }
 

@@ -64,6 +64,7 @@ func (s *naiveService) age(context.Context, time.Duration) error { return nil }
 func (s *naiveService) settled(context.Context) (bool, error)    { return true, nil }
 func (s *naiveService) restored(context.Context) error           { return nil }
 func (s *naiveService) check(context.Context) ([]string, error)  { return nil, nil }
+func (s *naiveService) reconnect()                               {}
 func (s *naiveService) close()                                   {}
 
 func (s *naiveService) believes(ctx context.Context, number int64) (believed, error) {

@@ -2,6 +2,7 @@ package scene
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/sandbox"
@@ -28,8 +29,25 @@ func plays() []play {
 		{name: "lost_key", title: "the app loses its key while the acquirer works, and pays the same order with a new one", script: lostKey},
 		{name: "refusal_then_new_card", title: "the first card is refused, the second one is good", script: cards("pm_declined_insufficient_funds", "pm_ok")},
 		{name: "repeat_answered_401", title: "the charge went through unheard, its repeat is answered 401", script: cards("pm_timeout_executed|pm_401_once", "pm_ok")},
+		{name: "kept_connection_dies", title: "a kept connection dies after the acquirer booked; it honours keys", script: keptConnection},
+		{name: "kept_connection_dies_no_keys", title: "the same at an acquirer that does not honour keys",
+			contract: noKeys, terms: noKeyTerms, script: keptConnection},
+		{name: "pause_longer_than_lease_no_keys", title: "the long pause at an acquirer that does not honour keys",
+			contract: noKeys, terms: noKeyTerms, script: longPause},
+		{name: "key_window_over", title: "the acquirer books and is dark for 25 h; keys and lookups end after 24 h",
+			contract: func(c *sandbox.Contract) { c.LookupWindowSeconds = c.KeyWindowSeconds },
+			terms:    terms{"not_found_final": false}, script: darkTooLong},
+		{name: "refusal_not_remembered", title: "the repeat is refused and the acquirer forgets it; then the first request arrives",
+			contract: func(c *sandbox.Contract) { c.RefusalsRemembered = false },
+			terms:    terms{"remembers_refusals": false},
+			script:   cards("pm_arrives_after_20s|pm_declined_insufficient_funds", "pm_ok")},
 	}
 }
+
+// noKeys is an acquirer that logs keys and otherwise ignores them.
+func noKeys(c *sandbox.Contract) { c.KeysHonoured = false }
+
+var noKeyTerms = terms{"identity": "none"}
 
 // cards is the script of scenarios in which only the acquirer's behaviour is special.
 func cards(methods ...string) func(context.Context, *stage) error {
@@ -122,7 +140,7 @@ func crashAfterCharge(ctx context.Context, s *stage) error {
 // pausedFor is longer than every lease.
 const pausedFor = 35 * time.Second
 
-// longPause: the first owner wakes when its successor has finished.
+// longPause: the first owner wakes when its successor has finished, and the payer has gone home.
 func longPause(ctx context.Context, s *stage) error {
 	sleeper := s.replicas[0].process
 	sleeper.stop(beforeCall)
@@ -145,7 +163,7 @@ func longPause(ctx context.Context, s *stage) error {
 	}
 	awake := s.replicas[0]
 	s.replicas[0] = nil // it makes no passes while it stands still
-	if err := s.recover(ctx); err != nil {
+	if err := s.finish(ctx, last, s.order, "pm_ok"); err != nil {
 		return err
 	}
 	s.replicas[0] = awake
@@ -153,7 +171,7 @@ func longPause(ctx context.Context, s *stage) error {
 	if err := s.retire(ctx, 0); err != nil {
 		return err
 	}
-	return s.finish(ctx, last, s.order)
+	return s.recover(ctx)
 }
 
 // keyReuse: a defect of the client, which pays a larger sum under a key that was used.
@@ -168,4 +186,59 @@ func keyReuse(ctx context.Context, s *stage) error {
 		return err
 	}
 	return s.finish(ctx, last, dearer)
+}
+
+// keptConnection: an earlier order leaves a kept connection between the first replica and the acquirer. The acquirer
+// closes it in order, after it booked what came over it.
+func keptConnection(ctx context.Context, s *stage) error {
+	if err := s.earlierOrder(ctx); err != nil {
+		return err
+	}
+	if err := s.acquirer.SetFaults(ctx, 0, sandbox.Rule{Fault: "drop_kept_executed", Times: 1}); err != nil {
+		return err
+	}
+	return s.shop(ctx, 0, "pm_ok")
+}
+
+// earlierOrder is paid before the scenario begins, and does not count in it.
+func (s *stage) earlierOrder(ctx context.Context) error {
+	earlier := s.order
+	earlier.number--
+	a, err := s.send(ctx, 0, "key-0", earlier)
+	if err != nil {
+		return err
+	}
+	if a.says != saysPaid {
+		return fmt.Errorf("the earlier order was not paid: %v", a)
+	}
+	return s.mark(ctx)
+}
+
+// The dark time, in steps: at each of them recovery tries.
+const (
+	darkSteps = 5
+	darkStep  = 5 * time.Hour
+)
+
+// darkTooLong: the acquirer executes and answers nobody, for longer than it keeps keys.
+func darkTooLong(ctx context.Context, s *stage) error {
+	if err := s.acquirer.SetFaults(ctx, 0, sandbox.Rule{Fault: "dark"}); err != nil {
+		return err
+	}
+	last, err := s.insist(ctx, 0, key1, s.order)
+	if err != nil {
+		return err
+	}
+	for range darkSteps {
+		if err := s.later(ctx, darkStep); err != nil {
+			return err
+		}
+		if err := s.pass(ctx); err != nil {
+			return err
+		}
+	}
+	if err := s.acquirer.SetFaults(ctx, 0); err != nil {
+		return err
+	}
+	return s.finish(ctx, last, s.order)
 }

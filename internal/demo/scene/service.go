@@ -38,6 +38,8 @@ type service interface {
 	restored(ctx context.Context) error
 	// check names the invariants that are broken, where the service can tell.
 	check(ctx context.Context) ([]string, error)
+	// reconnect forgets connections to a server that was restarted.
+	reconnect()
 	close()
 }
 

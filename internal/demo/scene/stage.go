@@ -53,8 +53,9 @@ type stage struct {
 	served   chan error
 	client   *http.Client
 	told     []answer
+	turn     int  // whose turn it is to recover
 	before   int  // movements in the register that belong to earlier orders
-	realTime bool // time cannot be moved: while a lost interval is compared, clocks of database and acquirer must agree
+	realTime bool // time is not moved: where a lost interval is compared, the clocks of database and acquirer must agree
 }
 
 // replica is one process of the service and where it listens.
@@ -330,21 +331,21 @@ func (s *stage) later(ctx context.Context, by time.Duration) error {
 	return errors.Join(s.service.age(ctx, by), s.acquirer.Advance(ctx, by))
 }
 
-// pass makes one pass of recovery on every replica that still runs.
+// pass makes one pass of recovery, on the replica whose turn it is.
 func (s *stage) pass(ctx context.Context) error {
-	for _, r := range s.replicas {
-		if r == nil || r.process.dead() {
-			continue
-		}
-		if err := r.backend.pass(ctx); err != nil {
-			return err
-		}
+	n, err := s.alive(s.turn)
+	if err != nil {
+		return err
 	}
-	return nil
+	s.turn = n + 1
+	return s.replicas[n].backend.pass(ctx)
 }
 
 // recover makes passes, with time between them, until the service has nothing left to do.
 func (s *stage) recover(ctx context.Context) error {
+	if s.realTime {
+		return s.settleNow(ctx)
+	}
 	passed := time.Duration(0)
 	for range maxPasses {
 		if err := s.pass(ctx); err != nil {

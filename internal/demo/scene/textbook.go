@@ -21,9 +21,12 @@ type textbookService struct {
 
 var textbookPoints = map[string]point{textbook.PointAfterClaim: beforeCall, textbook.PointAfterCall: afterCall}
 
-func newTextbook(ctx context.Context, databaseURL, acquirerURL string) (*textbookService, error) {
+func newTextbook(ctx context.Context, databaseURL, acquirerURL string) (service, error) {
 	pool, err := pgxpool.New(ctx, databaseURL)
-	return &textbookService{databaseURL: databaseURL, acquirerURL: acquirerURL, pool: pool}, err
+	if err != nil {
+		return nil, err // not in one line: a nil pointer is no nil service
+	}
+	return &textbookService{databaseURL: databaseURL, acquirerURL: acquirerURL, pool: pool}, nil
 }
 
 func (s *textbookService) open(ctx context.Context, p *process) (backend, error) {
@@ -80,6 +83,7 @@ func (s *textbookService) believes(ctx context.Context, number int64) (believed,
 
 func (s *textbookService) restored(context.Context) error          { return nil }
 func (s *textbookService) check(context.Context) ([]string, error) { return nil, nil }
+func (s *textbookService) reconnect()                              { s.pool.Reset() }
 func (s *textbookService) close()                                  { s.pool.Close() }
 
 type textbookBackend struct{ *textbook.Service }
