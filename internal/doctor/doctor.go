@@ -106,8 +106,9 @@ func onOff(on bool) string {
 }
 
 func version(f store.Facts) Check {
-	digits, _, _ := strings.Cut(f.ServerVersion, ".")
-	major, err := strconv.Atoi(strings.TrimFunc(digits, func(r rune) bool { return r < '0' || r > '9' }))
+	// "15.4 (Debian …)", "19beta1"
+	numbers := strings.FieldsFunc(f.ServerVersion, func(r rune) bool { return r < '0' || r > '9' })
+	major, err := strconv.Atoi(strings.Join(numbers[:min(1, len(numbers))], ""))
 	return want("version", f.ServerVersion, err == nil && major >= OldestVersion, fmt.Sprintf("PostgreSQL %d or later is needed", OldestVersion))
 }
 
