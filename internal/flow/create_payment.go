@@ -263,6 +263,7 @@ func (a *admission) decide(c *candidate) error {
 		c.o.Verdict, c.o.Op.Intent, c.o.Op.Payment = operation.Follow, l.ID, l.Latest.ID
 		a.joinable = append(a.joinable, c)
 	default:
+		c.o.Op.Intent = l.ID // the refusal is part of the intent's story (PROTOCOL E4)
 		a.refuse(c, refusal(verdict, st, a.g.Now))
 	}
 	return nil
