@@ -129,3 +129,27 @@ func TestTables(t *testing.T) {
 		t.Errorf("ARCHITECTURE.md lists\n%v, the migrations make\n%v", listed, real)
 	}
 }
+
+var metricName = regexp.MustCompile(`\bhapax_(?:[a-z]+_)+(?:total|seconds|open|unknown|due|progress|readable)\b`)
+
+// TestMetricNames: every metric that a page names is in the table of metrics.
+func TestMetricNames(t *testing.T) {
+	table := read(t, "docs/metrics.md")
+	for _, p := range pages(t) {
+		for _, name := range append(metricName.FindAllString(p.text, -1), spansWith(p, "hapax_")...) {
+			role := name == "hapax_owner" || name == "hapax_service" || name == "hapax_console"
+			if !role && !strings.Contains(table, "| `"+name+"` |") {
+				t.Errorf("%s: there is no metric %s", p.path, name)
+			}
+		}
+	}
+}
+
+func spansWith(p page, prefix string) (found []string) {
+	for _, s := range spans(p.prose()) {
+		if strings.HasPrefix(s, prefix) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
