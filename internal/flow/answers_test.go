@@ -23,7 +23,7 @@ type table struct {
 
 func newTable(t *testing.T, terms rig.Terms) table {
 	r := rig.New(t, terms)
-	return table{t, r, r.Replica()}
+	return table{t, r, r.Replica(rig.Hasty)}
 }
 
 // want checks status, code or payment status, and that a refusal is a problem document.

@@ -80,7 +80,7 @@ func TestTwentyCallersOnOneKeyMakeOneCall(t *testing.T) {
 
 func TestRepeatAfterReadTimeoutCarriesTheSameKey(t *testing.T) {
 	r := rig.New(t, nil)
-	p := r.Replica()
+	p := r.Replica(rig.Hasty)
 	a, err := p.Pay("key-1", rig.Order{Reference: "order-1", Method: "pm_timeout_executed"})
 	if err != nil || a.Status != 201 {
 		t.Fatalf("answer %d %s, error %v; want 201", a.Status, a.Body, err)
@@ -163,7 +163,7 @@ func TestTwoSweepsAndRepeatMakeOneLookup(t *testing.T) {
 
 func TestWindowOverGoesToReviewInsteadOfNewCharge(t *testing.T) {
 	r := rig.New(t, rig.Terms{"not_found_final": false})
-	p := r.Replica()
+	p := r.Replica(rig.Hasty)
 	// The acquirer goes dark while it takes the request; what became of it is not known.
 	if err := r.Acquirer.SetFaults(t.Context(), 0, sandbox.Rule{Fault: "timeout_not_executed"}, sandbox.Rule{Fault: "lookup_down"}); err != nil {
 		t.Fatal(err)
@@ -241,4 +241,6 @@ func TestThreeReplicas(t *testing.T) {
 }
 
 // patient makes a replica wait longer for the acquirer than a test holds it.
-func patient(c *config.Config, _ *app.Options) { c.Read = 10 * time.Second }
+func patient(c *config.Config, _ *app.Options) {
+	c.Connect, c.Read = 5*time.Second, 6*time.Second
+}

@@ -264,7 +264,7 @@ func TestCase021_RowBeforeTheCall(t *testing.T) {
 // Case 22: the sweep stood still for four days; age never takes a payment out of its sight.
 func TestCase022_FrozenSweep(t *testing.T) {
 	r := rig.New(t, rig.Terms{"not_found_final": false})
-	p := r.Replica()
+	p := r.Replica(rig.Hasty)
 	faults(t, r, sandbox.Rule{Fault: "timeout_not_executed"})
 	for n := range 5 {
 		if a, err := p.Pay(fmt.Sprintf("lost-%d", n), rig.Order{Reference: fmt.Sprintf("lost-%d", n)}); err != nil || a.Status != 202 {

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hapaxpay/hapax/internal/app"
+	"github.com/hapaxpay/hapax/internal/config"
+	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/problem"
 	"github.com/hapaxpay/hapax/internal/rig"
 	"github.com/hapaxpay/hapax/internal/sandbox"
@@ -20,20 +23,30 @@ func hold(t *testing.T, r *rig.Rig, p *rig.Replica) {
 	}
 }
 
-func compared(t *testing.T, r *rig.Rig, p *rig.Replica) {
+func compared(t *testing.T, p *rig.Replica) {
 	t.Helper()
-	r.Later(11 * time.Second) // until then what left before may still arrive: freshness of a permit, and flight
-	if n, err := p.Flow.CompareLost(t.Context()); err != nil || n == 0 {
-		t.Fatalf("compared %d accounts, %v", n, err)
-	}
+	// The comparison waits until what left before can have arrived: freshness of a permit, and flight.
+	dbtest.Eventually(t, func() bool {
+		n, err := p.Flow.CompareLost(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n > 0
+	})
+}
+
+// fleeting makes permits short-lived, so that a comparison need not wait long.
+func fleeting(c *config.Config, o *app.Options) {
+	c.Fresh = time.Second
+	rig.Hasty(c, o)
 }
 
 func TestHoldAtAnAcquirerWithKeys(t *testing.T) {
 	r := rig.New(t, quick)
-	x := table{t, r, r.Replica()}
+	x := table{t, r, r.Replica(fleeting)}
 	hold(t, r, x.p)
 	x.want(x.p.PayHTTP("key-1", rig.Order{Reference: "1"}), 201, "paid") // a lost twin would be replayed
-	compared(t, r, x.p)
+	compared(t, x.p)
 	if got := r.Count("SELECT count(*) FROM database_epoch WHERE held"); got != 0 {
 		t.Error("the hold goes on after everything was compared")
 	}
@@ -42,30 +55,30 @@ func TestHoldAtAnAcquirerWithKeys(t *testing.T) {
 
 func TestHoldBeyondTheCutOff(t *testing.T) {
 	r := rig.New(t, rig.Terms{"max_flight": "1us", "lookup_lag": "0s", "key_window": "90m"})
-	x := table{t, r, r.Replica()}
+	x := table{t, r, r.Replica(fleeting)}
 	hold(t, r, x.p) // one hour may be lost, the cut-off is 45 minutes
 	x.want(x.p.PayHTTP("key-1", rig.Order{Reference: "1"}), 503, string(problem.SendsOnHold))
 	if got := r.Count("SELECT count(*) FROM operation"); got != 0 {
 		t.Errorf("%d operations were claimed during the hold", got)
 	}
-	compared(t, r, x.p)
+	compared(t, x.p)
 	x.want(x.p.PayHTTP("key-1", rig.Order{Reference: "1"}), 201, "paid")
 	settled(t, r, 1)
 }
 
 func TestHoldAtAnAcquirerWithNeither(t *testing.T) {
 	r := rig.New(t, rig.Terms{"identity": "none", "max_flight": "1us", "lookup_lag": "0s"})
-	x := table{t, r, r.Replica()}
+	x := table{t, r, r.Replica(fleeting)}
 	hold(t, r, x.p)
 	x.want(x.p.PayHTTP("key-1", rig.Order{Reference: "1"}), 503, string(problem.SendsOnHold))
-	compared(t, r, x.p)
+	compared(t, x.p)
 	x.want(x.p.PayHTTP("key-1", rig.Order{Reference: "1"}), 201, "paid")
 	settled(t, r, 1)
 }
 
 func TestHoldKeepsRowsFromBefore(t *testing.T) {
 	r := rig.New(t, rig.Terms{"max_flight": "10m", "lookup_lag": "0s"})
-	x := table{t, r, r.Replica()}
+	x := table{t, r, r.Replica(fleeting)}
 	faults(t, r, sandbox.Rule{Fault: "timeout_not_executed"})
 	x.want(x.p.PayHTTP("key-1", rig.Order{Reference: "1"}), 202, "unknown")
 	sent := len(r.Charges())
@@ -88,7 +101,7 @@ func TestHoldKeepsRowsFromBefore(t *testing.T) {
 // when the client repeats its request; nothing moves a second time.
 func TestRestoredDatabaseFindsItsMoney(t *testing.T) {
 	r := rig.New(t, quick)
-	x := table{t, r, r.Replica()}
+	x := table{t, r, r.Replica(fleeting)}
 	x.want(x.p.PayHTTP("key-1", rig.Order{Reference: "1"}), 201, "paid")
 	for _, lost := range []string{"review", "history", "event", "ledger_entry", "evidence", "movement", "operation", "payment", "payment_intent_version", "payment_intent"} {
 		if _, err := r.Owner.Exec(t.Context(), "DELETE FROM "+lost); err != nil {
@@ -98,7 +111,7 @@ func TestRestoredDatabaseFindsItsMoney(t *testing.T) {
 	if err := x.p.Store.EpochRestored(t.Context(), "the last commits are lost"); err != nil {
 		t.Fatal(err)
 	}
-	compared(t, r, x.p)
+	compared(t, x.p)
 	if got := r.Text("SELECT reason FROM review WHERE decided_at IS NULL"); got != "unattributed_money" {
 		t.Errorf("review %q, want unattributed_money", got)
 	}
@@ -111,7 +124,7 @@ func TestRestoredDatabaseFindsItsMoney(t *testing.T) {
 
 func TestLateRepeatOfAPurgedKey(t *testing.T) {
 	r := rig.New(t, nil)
-	x := table{t, r, r.Replica()}
+	x := table{t, r, r.Replica(fleeting)}
 	first := x.want(x.p.PayHTTP("key-1", rig.Order{Reference: "1"}), 201, "paid")
 	x.want(x.p.PayHTTP("key-2", rig.Order{Reference: "2", Method: "pm_declined_do_not_honor"}), 402, "declined")
 	intent := func(key, body string) rig.Response {

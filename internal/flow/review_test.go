@@ -30,7 +30,7 @@ func decide(t *testing.T, r *rig.Rig, p *rig.Replica, key, verdict, reference st
 func inReview(t *testing.T, moved bool) (*rig.Rig, *rig.Replica) {
 	t.Helper()
 	r := rig.New(t, rig.Terms{"not_found_final": false, "max_flight": "1us", "lookup_lag": "0s"})
-	p := r.Replica()
+	p := r.Replica(rig.Hasty)
 	fault := "timeout_not_executed"
 	if moved {
 		fault = "timeout_executed"

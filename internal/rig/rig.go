@@ -143,7 +143,7 @@ func (r *Rig) Through(databaseURL string) { r.database = databaseURL }
 func (r *Rig) Config() config.Config {
 	return config.Config{DatabaseURL: r.database, SecretKey: r.secret, Environment: "test",
 		AnswerWithin: 8 * time.Second, CallUntil: 24 * time.Second, Lease: 30 * time.Second, Fresh: 10 * time.Second,
-		Connect: 500 * time.Millisecond, Read: 300 * time.Millisecond, KeyRetention: 720 * time.Hour, SweepEvery: 50 * time.Millisecond,
+		Connect: 2 * time.Second, Read: 5 * time.Second, KeyRetention: 720 * time.Hour, SweepEvery: 50 * time.Millisecond,
 		MaxAmount: money.MaxMinor, RateLimit: 100_000, FailoverPolicy: "compare", PoolMode: "session", PoolSize: 8}
 }
 
@@ -169,6 +169,9 @@ func WithDoer(d wire.Doer) Option { return func(_ *config.Config, o *app.Options
 func With(change func(*config.Config)) Option {
 	return func(c *config.Config, _ *app.Options) { change(c) }
 }
+
+// Hasty waits for the acquirer only a moment, for tests in which it never answers.
+func Hasty(c *config.Config, _ *app.Options) { c.Read = 300 * time.Millisecond }
 
 // Replica starts one more replica, with its HTTP door on loopback; its sweep runs only when a test makes a pass.
 func (r *Rig) Replica(options ...Option) *Replica {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hapaxpay/hapax/internal/sandbox"
+	"github.com/hapaxpay/hapax/internal/verify"
 )
 
 // Unsettled counts operations that are neither finished nor waiting for a person, and gates that are closed.
@@ -95,4 +96,13 @@ func (r *Rig) Receipts() int {
 	return r.Count("SELECT count(*) FROM ledger_entry WHERE account = 'merchant_payable' AND amount < 0")
 }
 
-func (r *Rig) Verify() {}
+// Verify checks every invariant, the acquirer's register included, and fails the test with the offending rows.
+func (r *Rig) Verify() {
+	r.T.Helper()
+	pool := r.DB.ServicePool(r.T)
+	report, err := verify.Run(r.T.Context(), pool, verify.Options{SandboxURL: r.Server.URL()})
+	r.must(err)
+	if !report.OK {
+		r.T.Errorf("invariants broken:\n%s", report)
+	}
+}
