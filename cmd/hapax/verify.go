@@ -79,7 +79,7 @@ func (t *tool) pool(url string) (*pgxpool.Pool, error) {
 		return nil, errors.New("the database URL cannot be read") // the parser quotes its input
 	}
 	cfg.MaxConns = toolConns
-	if t.cfg.PoolMode == string(store.PoolTransaction) {
+	if t.cfg.PoolMode != string(store.PoolSession) {
 		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 	}
 	return pgxpool.NewWithConfig(t.ctx, cfg)

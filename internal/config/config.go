@@ -37,7 +37,7 @@ type Config struct {
 	RateLimit      int    `env:"HAPAX_RATE_LIMIT" default:"200" help:"Requests per second and merchant; bursts of twice that."`
 	SecondPerson   bool   `env:"HAPAX_SECOND_PERSON" help:"Decisions of a review that change what is held to be true need a second person."`
 	FailoverPolicy string `env:"HAPAX_FAILOVER_POLICY" default:"compare" enum:"compare,nothing-lost" help:"compare: sends wait after a failover until the acquirer's movements were compared. nothing-lost: declared synchronous quorum."`
-	PoolMode       string `env:"HAPAX_POOL_MODE" default:"session" enum:"session,transaction" help:"transaction: behind a transaction pooler such as pgbouncer."`
+	PoolMode       string `env:"HAPAX_POOL_MODE" default:"auto" enum:"auto,session,transaction" help:"auto looks whether a transaction pooler such as pgbouncer stands in between."`
 	PoolSize       int    `env:"HAPAX_POOL_SIZE" default:"10" help:"Most connections to the database."`
 	Faults         string `env:"HAPAX_FAULTS" help:"Crash and synchronisation points, for tests. Refused where a live merchant exists."`
 	LogLevel       string `env:"HAPAX_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged."`

@@ -130,8 +130,8 @@ func pooling(seen, configured store.PoolMode) Check {
 	if seen == store.PoolTransaction {
 		found = "a transaction pooler"
 	}
-	return want("pooling", found, seen != store.PoolTransaction || configured == store.PoolTransaction,
-		"set HAPAX_POOL_MODE=transaction: statements prepared on one connection are met on another")
+	return want("pooling", found, seen != store.PoolTransaction || configured != store.PoolSession,
+		"set HAPAX_POOL_MODE=auto or transaction: statements prepared on one connection are met on another")
 }
 
 // clock compares with the nearer end of the time in which the question was under way: a slow answer is no difference.

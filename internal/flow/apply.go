@@ -202,6 +202,7 @@ func (f *Flow) judge(w *writes, s *loaded, one *subject, o *evidence.Observation
 	}
 	one.decisions = append(one.decisions, d)
 	one.move(d, o, w.g.Now)
+	f.watch.Observed(one.sighting(*o))
 	if d.Book != nil {
 		m := *d.Book
 		m.ID = f.rt.NewID()
@@ -221,6 +222,14 @@ func (f *Flow) judge(w *writes, s *loaded, one *subject, o *evidence.Observation
 		w.review(one, d, o)
 	}
 	w.evidence = append(w.evidence, *o)
+}
+
+func (one *subject) sighting(o evidence.Observation) Sighting {
+	s := Sighting{Observation: o, Status: one.now.Status}
+	if one.leader != nil {
+		s.KeyHash = operation.KeyHash(one.leader.Key)
+	}
+	return s
 }
 
 // move carries a decision over to the payment and its intent.

@@ -173,6 +173,7 @@ func (k *createIntent) decide(o *operation.Opening, mine payment.Intent, l *Lock
 	switch {
 	case l.ID == mine.ID, w.Same(l.Intent):
 	case st.State() != payment.Admit:
+		o.Op.Intent = l.ID // for the history
 		o.Refusal = problem.New(problem.IntentConflict, "").See(present.IntentPath(l.ID))
 		return nil
 	default:

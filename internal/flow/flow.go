@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/internal/evidence"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/present"
@@ -38,6 +39,16 @@ type Watcher interface {
 	operation.Watcher
 	// Alarm tells of what must never happen silently: a reason and the rows concerned.
 	Alarm(what, merchant, intent, payment string)
+	// Observed tells of each observation and what it changed, for the log (PROTOCOL section 15). It may be told again
+	// when a transaction runs again.
+	Observed(s Sighting)
+}
+
+// Sighting is what the log says of one observation.
+type Sighting struct {
+	evidence.Observation
+	KeyHash string // of the idempotency key; empty where no operation is open
+	Status  payment.Status
 }
 
 // New joins store, engine and acquirers.

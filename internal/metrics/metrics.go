@@ -84,6 +84,16 @@ func (w *Watcher) Alarm(what, merchant, intent, payment string) {
 	w.log.LogAttrs(context.Background(), slog.LevelError, "alarm", attrs...)
 }
 
+// Observed logs one observation with the fields by which support searches (PROTOCOL section 15).
+func (w *Watcher) Observed(s flow.Sighting) {
+	w.log.LogAttrs(context.Background(), slog.LevelInfo, "observation",
+		slog.String("merchant", s.Merchant.Text(id.Merchant)), slog.String("intent", s.Intent.Text(id.Intent)),
+		slog.String("payment", s.Payment.Text(id.Payment)), slog.String("key_hash", s.KeyHash), slog.Int64("fence", s.Fence),
+		slog.String("source", string(s.Source)), slog.String("outcome", s.Outcome.String()), slog.String("class", s.Class),
+		slog.String("effect", string(s.Effect)), slog.String("state", string(s.Status)), slog.String("reason", s.Why),
+		slog.String("acquirer_reference", s.Reference), slog.String("acquirer_request_id", s.RequestID), slog.String("request_id", s.Request))
+}
+
 // Store is what is asked on scrape.
 type Store interface {
 	// Backlog counts what waits. It reads the database.

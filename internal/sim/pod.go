@@ -103,6 +103,9 @@ func (w *World) Count(what string) { w.Counts[what]++ }
 // Settled implements flow.Watcher.
 func (w *World) Settled(time.Duration) { w.Counts["settled after takeover"]++ }
 
+// Observed implements flow.Watcher.
+func (w *World) Observed(flow.Sighting) {}
+
 // Alarm implements flow.Watcher.
 func (w *World) Alarm(what, _, _, _ string) { w.Counts["alarm "+what]++ }
 
