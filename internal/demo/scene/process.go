@@ -27,6 +27,7 @@ type process struct {
 	gone    bool
 	stopped chan struct{} // closed when it stands still
 	wake    chan struct{} // closed to let it go on
+	stands  bool
 
 	jump    atomic.Int64 // nanoseconds that passed while it stood still
 	serving sync.WaitGroup
@@ -54,10 +55,15 @@ func (p *process) stop(at point) {
 	p.stopAt, p.stopped, p.wake = at, make(chan struct{}), make(chan struct{})
 }
 
-// goOn wakes the process after it stood still for so long.
+// goOn wakes the process after it stood still for so long. A second call does nothing.
 func (p *process) goOn(after time.Duration) {
-	p.jump.Add(int64(after))
-	close(p.wake)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wake != nil {
+		p.jump.Add(int64(after))
+		close(p.wake)
+		p.stopAt, p.wake, p.stands = 0, nil, false
+	}
 }
 
 // meet is called by a request at a point; false: its process is gone, and the request with it.
@@ -69,7 +75,7 @@ func (p *process) meet(at point) (alive bool) {
 	gone, wait := p.gone, p.stopAt == at
 	stopped, wake := p.stopped, p.wake
 	if wait {
-		p.stopAt = 0
+		p.stopAt, p.stands = 0, true
 	}
 	p.mu.Unlock()
 	if !gone && wait {
@@ -77,6 +83,13 @@ func (p *process) meet(at point) (alive bool) {
 		<-wake
 	}
 	return !gone
+}
+
+// works says that the process is there and does not stand still.
+func (p *process) works() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.gone && !p.stands
 }
 
 func (p *process) dead() bool {

@@ -161,12 +161,9 @@ func longPause(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	awake := s.replicas[0]
-	s.replicas[0] = nil // it makes no passes while it stands still
 	if err := s.finish(ctx, last, s.order, "pm_ok"); err != nil {
 		return err
 	}
-	s.replicas[0] = awake
 	sleeper.goOn(pausedFor)
 	if err := s.retire(ctx, 0); err != nil {
 		return err
