@@ -132,7 +132,7 @@ SELECT now()::timestamptz AS now, e.epoch, e.system_identifier, e.timeline, e.he
        (SELECT c.system_identifier FROM pg_control_system() c)::text AS server_identifier,
        CASE WHEN pg_is_in_recovery() THEN '' ELSE pg_walfile_name(pg_current_wal_lsn()) END::text AS wal_file,
        CASE WHEN pg_is_in_recovery() THEN 0 ELSE pg_current_wal_flush_lsn() - '0/0'::pg_lsn END::bigint AS wal_flushed
-  FROM database_epoch e
+  FROM database_epoch e WHERE e.singleton
 `
 
 type GuardRow struct {

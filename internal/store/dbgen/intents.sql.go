@@ -460,7 +460,7 @@ SELECT m.merchant_id, m.intent_id, m.payment_id
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS intent_id) t
   JOIN movement m ON m.merchant_id = t.merchant_id AND m.intent_id = t.intent_id
  WHERE m.kind IN ('charge', 'capture') AND m.state <> 'returned'
- ORDER BY m.merchant_id, m.intent_id, m.state, m.id
+ ORDER BY m.state, m.id
 `
 
 type MoneyOnIntentsParams struct {

@@ -12,10 +12,15 @@ import (
 )
 
 const allPayments = `-- name: AllPayments :many
+WITH f AS MATERIALIZED (
+  SELECT p.merchant_id, p.id FROM payment p
+   WHERE p.merchant_id = $1 AND ($2::uuid IS NULL OR p.id < $2::uuid)
+   ORDER BY p.id DESC LIMIT $3::int
+)
 SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
-  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
- WHERE p.merchant_id = $1 AND ($2::uuid IS NULL OR p.id < $2::uuid)
- ORDER BY p.id DESC LIMIT $3::int
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC
 `
 
 type AllPaymentsParams struct {
@@ -452,18 +457,23 @@ func (q *Queries) PaymentsByAcquirerKey(ctx context.Context, arg PaymentsByAcqui
 }
 
 const paymentsByAcquirerReference = `-- name: PaymentsByAcquirerReference :many
+WITH f AS MATERIALIZED (
+  SELECT DISTINCT m.merchant_id, m.payment_id AS id
+    FROM (SELECT a.merchant_id, a.id FROM acquirer_account a WHERE a.merchant_id = $1 OFFSET 0) a
+    JOIN movement m ON m.merchant_id = a.merchant_id AND m.account_id = a.id AND m.reference = $2::text
+   WHERE m.payment_id IS NOT NULL AND ($3::uuid IS NULL OR m.payment_id < $3::uuid)
+   ORDER BY m.payment_id DESC LIMIT $4::int
+)
 SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
-  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
- WHERE p.merchant_id = $1 AND ($2::uuid IS NULL OR p.id < $2::uuid)
-   AND p.id IN (SELECT m.payment_id FROM acquirer_account a JOIN movement m ON m.merchant_id = a.merchant_id AND m.account_id = a.id
-                 WHERE a.merchant_id = $1 AND m.reference = $3::text)
- ORDER BY p.id DESC LIMIT $4::int
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC
 `
 
 type PaymentsByAcquirerReferenceParams struct {
 	MerchantID        pgtype.UUID
-	Before            pgtype.UUID
 	AcquirerReference string
+	Before            pgtype.UUID
 	MaxRows           int32
 }
 
@@ -476,8 +486,8 @@ type PaymentsByAcquirerReferenceRow struct {
 func (q *Queries) PaymentsByAcquirerReference(ctx context.Context, arg PaymentsByAcquirerReferenceParams) ([]PaymentsByAcquirerReferenceRow, error) {
 	rows, err := q.db.Query(ctx, paymentsByAcquirerReference,
 		arg.MerchantID,
-		arg.Before,
 		arg.AcquirerReference,
+		arg.Before,
 		arg.MaxRows,
 	)
 	if err != nil {
@@ -603,10 +613,17 @@ func (q *Queries) PaymentsByCommand(ctx context.Context, arg PaymentsByCommandPa
 }
 
 const paymentsByCustomer = `-- name: PaymentsByCustomer :many
+WITH f AS MATERIALIZED (
+  SELECT p.merchant_id, p.id
+    FROM (SELECT i.merchant_id, i.id FROM payment_intent i WHERE i.merchant_id = $1 AND i.customer = $2::text OFFSET 0) i
+    JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
+   WHERE ($3::uuid IS NULL OR p.id < $3::uuid)
+   ORDER BY p.id DESC LIMIT $4::int
+)
 SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
-  FROM payment_intent i JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
- WHERE i.merchant_id = $1 AND i.customer = $2::text AND ($3::uuid IS NULL OR p.id < $3::uuid)
- ORDER BY p.id DESC LIMIT $4::int
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC
 `
 
 type PaymentsByCustomerParams struct {
@@ -691,10 +708,17 @@ func (q *Queries) PaymentsByCustomer(ctx context.Context, arg PaymentsByCustomer
 }
 
 const paymentsByIntent = `-- name: PaymentsByIntent :many
+WITH f AS MATERIALIZED (
+  SELECT p.merchant_id, p.id
+    FROM (SELECT i.merchant_id, i.id FROM payment_intent i WHERE i.merchant_id = $1 AND i.id = $2 OFFSET 0) i
+    JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
+   WHERE ($3::uuid IS NULL OR p.id < $3::uuid)
+   ORDER BY p.id DESC LIMIT $4::int
+)
 SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
-  FROM payment_intent i JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
- WHERE i.merchant_id = $1 AND i.id = $2 AND ($3::uuid IS NULL OR p.id < $3::uuid)
- ORDER BY p.id DESC LIMIT $4::int
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC
 `
 
 type PaymentsByIntentParams struct {
@@ -779,21 +803,27 @@ func (q *Queries) PaymentsByIntent(ctx context.Context, arg PaymentsByIntentPara
 }
 
 const paymentsByKey = `-- name: PaymentsByKey :many
+WITH f AS MATERIALIZED (
+  SELECT x.merchant_id, x.id FROM payment x
+   WHERE x.merchant_id = $2 AND x.kind = 'create_payment' AND x.idempotency_key = $3::text
+     AND ($4::uuid IS NULL OR x.id < $4::uuid)
+   UNION
+  SELECT o.merchant_id, o.payment_id FROM operation o
+   WHERE o.merchant_id = $2 AND o.kind = 'create_payment' AND o.idempotency_key = $3::text
+     AND o.payment_id IS NOT NULL AND ($4::uuid IS NULL OR o.payment_id < $4::uuid)
+   ORDER BY 2 DESC LIMIT $1::int
+)
 SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
-  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
- WHERE p.merchant_id = $1 AND ($2::uuid IS NULL OR p.id < $2::uuid)
-   AND p.id IN (SELECT x.id FROM payment x WHERE x.merchant_id = $1 AND x.kind = 'create_payment' AND x.idempotency_key = $3::text
-                 UNION
-                SELECT o.payment_id FROM operation o
-                 WHERE o.merchant_id = $1 AND o.kind = 'create_payment' AND o.idempotency_key = $3::text)
- ORDER BY p.id DESC LIMIT $4::int
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC
 `
 
 type PaymentsByKeyParams struct {
-	MerchantID     pgtype.UUID
-	Before         pgtype.UUID
-	IdempotencyKey string
 	MaxRows        int32
+	MerchantID     pgtype.UUID
+	IdempotencyKey string
+	Before         pgtype.UUID
 }
 
 type PaymentsByKeyRow struct {
@@ -804,10 +834,10 @@ type PaymentsByKeyRow struct {
 // By the command that made it, or by one that followed it to the same payment.
 func (q *Queries) PaymentsByKey(ctx context.Context, arg PaymentsByKeyParams) ([]PaymentsByKeyRow, error) {
 	rows, err := q.db.Query(ctx, paymentsByKey,
-		arg.MerchantID,
-		arg.Before,
-		arg.IdempotencyKey,
 		arg.MaxRows,
+		arg.MerchantID,
+		arg.IdempotencyKey,
+		arg.Before,
 	)
 	if err != nil {
 		return nil, err
@@ -872,11 +902,17 @@ func (q *Queries) PaymentsByKey(ctx context.Context, arg PaymentsByKeyParams) ([
 }
 
 const paymentsByReference = `-- name: PaymentsByReference :many
+WITH f AS MATERIALIZED (
+  SELECT p.merchant_id, p.id
+    FROM (SELECT i.merchant_id, i.id FROM payment_intent i WHERE i.merchant_id = $1 AND i.client_reference = $2::text OFFSET 0) i
+    JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
+   WHERE ($3::uuid IS NULL OR p.id < $3::uuid)
+   ORDER BY p.id DESC LIMIT $4::int
+)
 SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
-  FROM payment_intent i JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
- WHERE i.merchant_id = $1 AND i.client_reference = $2::text
-   AND ($3::uuid IS NULL OR p.id < $3::uuid)
- ORDER BY p.id DESC LIMIT $4::int
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC
 `
 
 type PaymentsByReferenceParams struct {
@@ -891,6 +927,7 @@ type PaymentsByReferenceRow struct {
 	PaymentIntent PaymentIntent
 }
 
+// As the others below: what names the payments is found first, then they are read by their keys.
 func (q *Queries) PaymentsByReference(ctx context.Context, arg PaymentsByReferenceParams) ([]PaymentsByReferenceRow, error) {
 	rows, err := q.db.Query(ctx, paymentsByReference,
 		arg.MerchantID,

@@ -15,7 +15,6 @@ const grantPermit = `-- name: GrantPermit :one
 UPDATE operation o
    SET sends = o.sends + 1, unsent = o.unsent + $1::int, permit_id = $2::uuid,
        last_permit_at = now(), first_permit_at = COALESCE(o.first_permit_at, now())
-  FROM payment_intent i, database_epoch e
  WHERE o.merchant_id = $3 AND o.kind = $4 AND o.idempotency_key = $5
    AND o.fence = $6 AND o.state IN ('in_progress', 'awaiting_result')
    AND o.permit_id IS DISTINCT FROM $2::uuid
@@ -25,13 +24,14 @@ UPDATE operation o
    AND CASE WHEN $9::bigint = 0 THEN o.sends - o.unsent - $1::int = 0
             ELSE o.first_permit_at IS NULL OR o.first_permit_at + $9::bigint * interval '1 microsecond' > now() END
    AND ($10::boolean OR o.send_until > now())
-   AND i.merchant_id = o.merchant_id AND i.id = o.intent_id AND i.pay_before > now() AND NOT i.conflict
+   AND (SELECT i.pay_before > now() AND NOT i.conflict FROM payment_intent i WHERE i.merchant_id = o.merchant_id AND i.id = o.intent_id)
    AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
                       AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
    AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = o.acquirer_key
                       AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
-   AND (NOT e.held OR ($11::boolean AND o.epoch = e.epoch)
-        OR EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id AND a.compared_epoch >= e.epoch))
+   AND (SELECT NOT e.held OR ($11::boolean AND o.epoch = e.epoch)
+            OR EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id AND a.compared_epoch >= e.epoch)
+          FROM database_epoch e WHERE e.singleton)
 RETURNING o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost
 `
 
@@ -105,10 +105,11 @@ func (q *Queries) GrantPermit(ctx context.Context, arg GrantPermitParams) (Opera
 }
 
 const lockIntentOf = `-- name: LockIntentOf :one
-SELECT i.id
-  FROM operation o JOIN payment_intent i ON i.merchant_id = o.merchant_id AND i.id = o.intent_id
- WHERE o.merchant_id = $1 AND o.kind = $2 AND o.idempotency_key = $3
-   FOR UPDATE OF i
+SELECT i.id FROM payment_intent i
+ WHERE i.merchant_id = $1
+   AND i.id = (SELECT o.intent_id FROM operation o
+                WHERE o.merchant_id = $1 AND o.kind = $2 AND o.idempotency_key = $3)
+   FOR UPDATE
 `
 
 type LockIntentOfParams struct {

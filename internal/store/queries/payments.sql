@@ -110,49 +110,86 @@ SELECT sqlc.embed(p), sqlc.embed(i)
  ORDER BY p.intent_id, p.n;
 
 -- name: PaymentsByReference :many
+-- As the others below: what names the payments is found first, then they are read by their keys.
+WITH f AS MATERIALIZED (
+  SELECT p.merchant_id, p.id
+    FROM (SELECT i.merchant_id, i.id FROM payment_intent i WHERE i.merchant_id = @merchant_id AND i.client_reference = @client_reference::text OFFSET 0) i
+    JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
+   WHERE (@before::uuid IS NULL OR p.id < @before::uuid)
+   ORDER BY p.id DESC LIMIT @max_rows::int
+)
 SELECT sqlc.embed(p), sqlc.embed(i)
-  FROM payment_intent i JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
- WHERE i.merchant_id = @merchant_id AND i.client_reference = @client_reference::text
-   AND (@before::uuid IS NULL OR p.id < @before::uuid)
- ORDER BY p.id DESC LIMIT @max_rows::int;
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC;
 
 -- name: PaymentsByIntent :many
+WITH f AS MATERIALIZED (
+  SELECT p.merchant_id, p.id
+    FROM (SELECT i.merchant_id, i.id FROM payment_intent i WHERE i.merchant_id = @merchant_id AND i.id = @intent_id OFFSET 0) i
+    JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
+   WHERE (@before::uuid IS NULL OR p.id < @before::uuid)
+   ORDER BY p.id DESC LIMIT @max_rows::int
+)
 SELECT sqlc.embed(p), sqlc.embed(i)
-  FROM payment_intent i JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
- WHERE i.merchant_id = @merchant_id AND i.id = @intent_id AND (@before::uuid IS NULL OR p.id < @before::uuid)
- ORDER BY p.id DESC LIMIT @max_rows::int;
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC;
 
 -- name: PaymentsByCustomer :many
+WITH f AS MATERIALIZED (
+  SELECT p.merchant_id, p.id
+    FROM (SELECT i.merchant_id, i.id FROM payment_intent i WHERE i.merchant_id = @merchant_id AND i.customer = @customer::text OFFSET 0) i
+    JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
+   WHERE (@before::uuid IS NULL OR p.id < @before::uuid)
+   ORDER BY p.id DESC LIMIT @max_rows::int
+)
 SELECT sqlc.embed(p), sqlc.embed(i)
-  FROM payment_intent i JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
- WHERE i.merchant_id = @merchant_id AND i.customer = @customer::text AND (@before::uuid IS NULL OR p.id < @before::uuid)
- ORDER BY p.id DESC LIMIT @max_rows::int;
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC;
 
 -- name: PaymentsByKey :many
 -- By the command that made it, or by one that followed it to the same payment.
+WITH f AS MATERIALIZED (
+  SELECT x.merchant_id, x.id FROM payment x
+   WHERE x.merchant_id = @merchant_id AND x.kind = 'create_payment' AND x.idempotency_key = @idempotency_key::text
+     AND (@before::uuid IS NULL OR x.id < @before::uuid)
+   UNION
+  SELECT o.merchant_id, o.payment_id FROM operation o
+   WHERE o.merchant_id = @merchant_id AND o.kind = 'create_payment' AND o.idempotency_key = @idempotency_key::text
+     AND o.payment_id IS NOT NULL AND (@before::uuid IS NULL OR o.payment_id < @before::uuid)
+   ORDER BY 2 DESC LIMIT @max_rows::int
+)
 SELECT sqlc.embed(p), sqlc.embed(i)
-  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
- WHERE p.merchant_id = @merchant_id AND (@before::uuid IS NULL OR p.id < @before::uuid)
-   AND p.id IN (SELECT x.id FROM payment x WHERE x.merchant_id = @merchant_id AND x.kind = 'create_payment' AND x.idempotency_key = @idempotency_key::text
-                 UNION
-                SELECT o.payment_id FROM operation o
-                 WHERE o.merchant_id = @merchant_id AND o.kind = 'create_payment' AND o.idempotency_key = @idempotency_key::text)
- ORDER BY p.id DESC LIMIT @max_rows::int;
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC;
 
 -- name: PaymentsByAcquirerReference :many
 -- By the money that moved: movement_once finds it account by account.
+WITH f AS MATERIALIZED (
+  SELECT DISTINCT m.merchant_id, m.payment_id AS id
+    FROM (SELECT a.merchant_id, a.id FROM acquirer_account a WHERE a.merchant_id = @merchant_id OFFSET 0) a
+    JOIN movement m ON m.merchant_id = a.merchant_id AND m.account_id = a.id AND m.reference = @acquirer_reference::text
+   WHERE m.payment_id IS NOT NULL AND (@before::uuid IS NULL OR m.payment_id < @before::uuid)
+   ORDER BY m.payment_id DESC LIMIT @max_rows::int
+)
 SELECT sqlc.embed(p), sqlc.embed(i)
-  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
- WHERE p.merchant_id = @merchant_id AND (@before::uuid IS NULL OR p.id < @before::uuid)
-   AND p.id IN (SELECT m.payment_id FROM acquirer_account a JOIN movement m ON m.merchant_id = a.merchant_id AND m.account_id = a.id
-                 WHERE a.merchant_id = @merchant_id AND m.reference = @acquirer_reference::text)
- ORDER BY p.id DESC LIMIT @max_rows::int;
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC;
 
 -- name: AllPayments :many
+WITH f AS MATERIALIZED (
+  SELECT p.merchant_id, p.id FROM payment p
+   WHERE p.merchant_id = @merchant_id AND (@before::uuid IS NULL OR p.id < @before::uuid)
+   ORDER BY p.id DESC LIMIT @max_rows::int
+)
 SELECT sqlc.embed(p), sqlc.embed(i)
-  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
- WHERE p.merchant_id = @merchant_id AND (@before::uuid IS NULL OR p.id < @before::uuid)
- ORDER BY p.id DESC LIMIT @max_rows::int;
+  FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
+  JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+ ORDER BY p.id DESC;
 
 -- name: PaymentsByAcquirerKey :many
 SELECT * FROM payment WHERE merchant_id = @merchant_id AND acquirer_key = ANY(@acquirer_keys::text[]);

@@ -1,16 +1,16 @@
 -- name: LockIntentOf :one
 -- Money and conflicts of an intent are judged under its lock (PROTOCOL P7).
-SELECT i.id
-  FROM operation o JOIN payment_intent i ON i.merchant_id = o.merchant_id AND i.id = o.intent_id
- WHERE o.merchant_id = @merchant_id AND o.kind = @kind AND o.idempotency_key = @idempotency_key
-   FOR UPDATE OF i;
+SELECT i.id FROM payment_intent i
+ WHERE i.merchant_id = @merchant_id
+   AND i.id = (SELECT o.intent_id FROM operation o
+                WHERE o.merchant_id = @merchant_id AND o.kind = @kind AND o.idempotency_key = @idempotency_key)
+   FOR UPDATE;
 
 -- name: GrantPermit :one
 -- The permit (PROTOCOL A0): no row, no send. WhyDenied reads the same conditions, one by one.
 UPDATE operation o
    SET sends = o.sends + 1, unsent = o.unsent + @unsent::int, permit_id = @permit_id::uuid,
        last_permit_at = now(), first_permit_at = COALESCE(o.first_permit_at, now())
-  FROM payment_intent i, database_epoch e
  WHERE o.merchant_id = @merchant_id AND o.kind = @kind AND o.idempotency_key = @idempotency_key
    AND o.fence = @fence AND o.state IN ('in_progress', 'awaiting_result')
    AND o.permit_id IS DISTINCT FROM @permit_id::uuid
@@ -20,13 +20,14 @@ UPDATE operation o
    AND CASE WHEN sqlc.arg(cut_off_us)::bigint = 0 THEN o.sends - o.unsent - @unsent::int = 0
             ELSE o.first_permit_at IS NULL OR o.first_permit_at + sqlc.arg(cut_off_us)::bigint * interval '1 microsecond' > now() END
    AND (@client_waiting::boolean OR o.send_until > now())
-   AND i.merchant_id = o.merchant_id AND i.id = o.intent_id AND i.pay_before > now() AND NOT i.conflict
+   AND (SELECT i.pay_before > now() AND NOT i.conflict FROM payment_intent i WHERE i.merchant_id = o.merchant_id AND i.id = o.intent_id)
    AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
                       AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
    AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = o.acquirer_key
                       AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
-   AND (NOT e.held OR (@held_ok::boolean AND o.epoch = e.epoch)
-        OR EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id AND a.compared_epoch >= e.epoch))
+   AND (SELECT NOT e.held OR (@held_ok::boolean AND o.epoch = e.epoch)
+            OR EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id AND a.compared_epoch >= e.epoch)
+          FROM database_epoch e WHERE e.singleton)
 RETURNING o.*;
 
 -- name: WhyDenied :one
