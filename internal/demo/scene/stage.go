@@ -70,7 +70,7 @@ type replica struct {
 
 // newStage makes database and acquirer for one service.
 func newStage(ctx context.Context, c *cluster, name string, contract func(*sandbox.Contract), t terms) (s *stage, err error) {
-	dir, err := os.MkdirTemp("", "hapax-demo-")
+	dir, err := os.MkdirTemp(c.dir, "acquirer-")
 	if err != nil {
 		return nil, err
 	}
