@@ -62,6 +62,11 @@ func (w *Watcher) Count(what string) {
 	w.uncounted.Inc()
 }
 
+// Fault logs an error that no client is told.
+func (w *Watcher) Fault(where string, err error) {
+	w.log.LogAttrs(context.Background(), slog.LevelError, "fault", slog.String("where", where), slog.Any("error", err))
+}
+
 // Settled tells the time from the end of the first lease to the final state. What was settled within its lease counts
 // as zero.
 func (w *Watcher) Settled(after time.Duration) { w.settled.Observe(max(after, 0).Seconds()) }

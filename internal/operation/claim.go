@@ -171,9 +171,14 @@ func (b *batch[T]) meet(ctx context.Context, tx T, g Guard, known []int) error {
 }
 
 func (b *batch[T]) meetOne(ctx context.Context, tx T, g Guard, i int, op Operation) error {
-	if op.ClaimID == b.ids[i] && op.Fence == 1 && op.State == InProgress && op.Sends > 0 {
-		// Our own claim, committed by a COMMIT whose answer was lost (PROTOCOL K10).
-		b.out[i].work = b.work(g, op, b.engine.permitOf(b.granted, op.PermitID))
+	if op.ClaimID == b.ids[i] && op.State != Completed && op.Sends > 0 {
+		// Our own claim or takeover, committed by a COMMIT whose answer was lost (PROTOCOL K10).
+		w := b.work(g, op, nil)
+		if op.Fence == 1 {
+			w = b.work(g, op, b.engine.permitOf(b.granted, op.PermitID))
+		}
+		w.ClientWaiting = w.Takeover
+		b.out[i].work = w
 		return nil
 	}
 	meeting := op.Meet(b.requests[i].Fingerprint, g.Now, b.engine.cfg.AnswerWithin)

@@ -108,6 +108,8 @@ type Engine[T Tx] struct {
 // Watcher counts what operators alert on (PROTOCOL section 15). Methods return at once.
 type Watcher interface {
 	Count(what string)
+	// Fault tells of an error that the client is not told: after a permit the answer is 202, whatever went wrong.
+	Fault(where string, err error)
 	// Settled tells the time from the end of the first lease to the final state.
 	Settled(after time.Duration)
 }

@@ -102,6 +102,7 @@ func (e *Engine[T]) run(ctx context.Context, w *Work) (Answer, error) {
 // writes is recognised by its id, its key or its fence, so a second run adds nothing (PROTOCOL K3, K10).
 func (e *Engine[T]) record(ctx context.Context, caller Caller[T], w *Work, result Result) (Answer, error) {
 	request := Request{Ref: w.Op.Ref, RequestID: w.RequestID}
+	var failed error
 	for try := range recordTries {
 		var answer Answer
 		var lost bool
@@ -128,14 +129,17 @@ func (e *Engine[T]) record(ctx context.Context, caller Caller[T], w *Work, resul
 			return answer, nil
 		case errors.Is(err, ErrVanished):
 			return Answer{}, err
-		case !errors.Is(err, ErrCommitUnknown) && !e.away(err):
-			e.watch.Count("record_failed")
-			return e.kinds[w.Op.Kind].Unconfirmed(request), err
+		}
+		failed = err
+		if !errors.Is(err, ErrCommitUnknown) && !e.away(err) {
+			break // a defect: running it again would not help
 		}
 		e.watch.Count("record_repeated")
 		e.rt.Sleep(ctx, recordPause<<try)
 	}
-	// The lease ends, and whoever takes over asks the acquirer.
+	e.watch.Count("record_failed")
+	e.watch.Fault("record", failed)
+	// The client is not told of a failure after a permit; the lease ends, and whoever takes over asks the acquirer.
 	return e.kinds[w.Op.Kind].Unconfirmed(request), nil
 }
 

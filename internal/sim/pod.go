@@ -103,6 +103,9 @@ func (w *World) Count(what string) { w.Counts[what]++ }
 // Settled implements flow.Watcher.
 func (w *World) Settled(time.Duration) { w.Counts["settled after takeover"]++ }
 
+// Fault implements flow.Watcher. A database that is away is part of the world.
+func (w *World) Fault(where string, err error) { w.failed(where, err) }
+
 // Observed implements flow.Watcher.
 func (w *World) Observed(flow.Sighting) {}
 
