@@ -43,7 +43,8 @@ type Contract struct {
 
 	LookupByKey, LookupByReference bool
 	LookupLag                      time.Duration // how long a lookup may miss what has been executed
-	NotFoundFinal                  bool          // "not found" after lag and flight means: never executed
+	LookupKept                     time.Duration // how long a lookup finds what was executed; zero: for ever
+	NotFoundFinal                  bool          // "not found" after lag and flight, within half of LookupKept, means: never executed
 
 	ListsMovements bool // Movements is complete for any interval
 
@@ -90,6 +91,12 @@ func (c Contract) Repeatable() bool {
 // CanLookup says whether the acquirer can be asked about a payment whose answer was lost.
 func (c Contract) CanLookup() bool { return c.LookupByKey || c.LookupByReference }
 
+// NotFoundProves says whether "not found" proves that nothing was executed, so long after the first permit: an acquirer
+// that forgets what it executed finds nothing either.
+func (c Contract) NotFoundProves(age time.Duration) bool {
+	return c.NotFoundFinal && (c.LookupKept <= 0 || age < c.LookupKept/2)
+}
+
 // ProvesNotExecuted says whether a rejection with this code is answered before execution (PROTOCOL O1).
 func (c Contract) ProvesNotExecuted(code string) bool {
 	return slices.Contains(c.BeforeExecution, code)
@@ -114,7 +121,7 @@ func (c Contract) Validate() error {
 		return fmt.Errorf("contract %s: identity %d does not exist", c.Name, int(c.Identity))
 	case c.KeyLength < MinKeyLength: // the key is our reference too, where nothing else makes a repeat safe
 		return fmt.Errorf("contract %s: keys of %d bytes are too short, at least %d", c.Name, c.KeyLength, MinKeyLength)
-	case c.KeyWindow < 0 || c.MaxFlight < 0 || c.MaxProcessing < 0 || c.LookupLag < 0:
+	case c.KeyWindow < 0 || c.MaxFlight < 0 || c.MaxProcessing < 0 || c.LookupLag < 0 || c.LookupKept < 0:
 		return fmt.Errorf("contract %s: a negative time", c.Name)
 	case c.NotFoundFinal && !c.CanLookup():
 		return fmt.Errorf("contract %s: \"not found\" is final but there is no lookup", c.Name)

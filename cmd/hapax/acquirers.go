@@ -30,7 +30,7 @@ func contractObject(c acquirer.Contract) map[string]any {
 		"identity": c.Identity.String(), "key_window_seconds": seconds(c.KeyWindow), "cut_off_seconds": seconds(c.CutOff()), "key_length_bytes": c.KeyLength,
 		"remembers_refusals": c.RemembersRefusals, "rejected_before_execution": c.BeforeExecution,
 		"max_flight_seconds": seconds(c.Flight()), "max_processing_seconds": seconds(c.MaxProcessing),
-		"lookup_by_key": c.LookupByKey, "lookup_by_reference": c.LookupByReference, "lookup_lag_seconds": seconds(c.LookupLag),
+		"lookup_by_key": c.LookupByKey, "lookup_by_reference": c.LookupByReference, "lookup_lag_seconds": seconds(c.LookupLag), "lookup_kept_seconds": seconds(c.LookupKept),
 		"not_found_is_final": c.NotFoundFinal, "lists_movements": c.ListsMovements, "most_sends": c.MaxSends(),
 	}
 }

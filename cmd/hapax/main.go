@@ -36,7 +36,7 @@ var errFound = errors.New("found something wrong")
 
 type cli struct {
 	config.Config `embed:"" group:"Settings of every command, also from the environment:"`
-	JSON bool `help:"One JSON object on standard output, always with \"ok\"."`
+	JSON          bool `help:"One JSON object on standard output, always with \"ok\"."`
 
 	Dev             devCmd             `cmd:"" help:"Everything on this machine: private PostgreSQL, sandbox acquirer, API, workers."`
 	Serve           serveCmd           `cmd:"" help:"The service: API and workers."`

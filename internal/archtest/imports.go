@@ -103,8 +103,8 @@ var ImportRules = []ImportRule{
 		Reason: "edges know the core, never the other way round; only cmd, and app for it, joins them",
 	},
 	{
-		Name: "test kit", Dirs: []string{"."}, Except: []string{"internal/dbtest", "internal/rig", "acquirer/acquirertest"},
-		Forbid: []string{"internal/dbtest", "internal/rig", "internal/archtest", "internal/sqllint", "testing", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/google/go-cmp"},
+		Name: "test kit", Dirs: []string{"."}, Except: []string{"internal/dbtest", "internal/rig", "internal/pgproxy", "acquirer/acquirertest"},
+		Forbid: []string{"internal/dbtest", "internal/rig", "internal/pgproxy", "internal/archtest", "internal/sqllint", "testing", "go.uber.org/goleak", "pgregory.net/rapid", "github.com/google/go-cmp"},
 		Reason: "what exists for tests stays out of the binary",
 	},
 }

@@ -109,9 +109,6 @@ const (
 // skipDirs hold nothing of ours.
 var skipDirs = []string{".git", "bin", ".cache", "tmp", "node_modules", "vendor"}
 
-// pinDir only names modules, behind a build tag that nobody sets.
-const pinDir = "internal/deps"
-
 // Load reads the tree of root. With names, only those files are read.
 func Load(root fs.FS, names []string) (*Tree, error) {
 	if names == nil {
@@ -153,9 +150,6 @@ func walk(root fs.FS) ([]string, error) {
 }
 
 func load(root fs.FS, name string) (*File, error) {
-	if path.Dir(name) == pinDir {
-		return nil, nil
-	}
 	info, err := fs.Stat(root, name)
 	if err != nil || info.Size() > maxFile || !info.Mode().IsRegular() {
 		return nil, err

@@ -103,7 +103,7 @@ func (a Asked) notFound(age time.Duration) Plan {
 	if since <= lag {
 		return Plan{Step: Wait, Why: "not found, but the lookup may lag", NotBefore: lag - since}
 	}
-	if since > settled && a.Contract.NotFoundFinal && !a.Lost {
+	if since > settled && a.Contract.NotFoundProves(age) && !a.Lost {
 		return Plan{Step: NotExecutedStep, Why: "not found after lag and flight, and the contract makes that final"}
 	}
 	inWindow := a.Contract.Repeatable() && age < a.Contract.CutOff()

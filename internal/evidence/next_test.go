@@ -32,6 +32,7 @@ func profile(changes ...func(*acquirer.Contract)) acquirer.Contract {
 }
 
 func vague(c *acquirer.Contract)      { c.NotFoundFinal = false }
+func forgets(c *acquirer.Contract)    { c.LookupKept = 6 * time.Hour }
 func noLookup(c *acquirer.Contract)   { c.LookupByKey, c.NotFoundFinal = false, false }
 func neither(c *acquirer.Contract)    { c.Identity, c.KeyWindow = acquirer.IdentityNone, 0 }
 func reference(c *acquirer.Contract)  { c.Identity = acquirer.IdentityReference }
@@ -106,6 +107,9 @@ var notFound = []moment{
 	{name: "not final, after the cut-off", contract: profile(vague), outcome: gone, age: cutOff + tick, since: settled + tick, want: person, review: "window_over"},
 	{name: "at the cut-off, bytes under way", contract: profile(vague), outcome: gone, age: cutOff, since: lag + tick, sends: 2, want: wait, notBefore: flight - tick},
 	{name: "final is final after the cut-off too", contract: profile(), outcome: gone, age: cutOff, since: settled + tick, want: never},
+
+	{name: "an acquirer that forgets: within half of what it keeps", contract: profile(forgets), outcome: gone, age: 3*time.Hour - tick, since: settled + tick, want: never},
+	{name: "an acquirer that forgets: past half of it", contract: profile(forgets), outcome: gone, late: true, age: 3 * time.Hour, since: settled + tick, want: person, review: "no_proof"},
 
 	{name: "last send of the budget", contract: profile(vague), outcome: gone, age: time.Hour, since: settled + tick, sends: 3, want: again},
 	{name: "budget used up", contract: profile(vague), outcome: gone, age: time.Hour, since: settled + tick, sends: 4, want: person, review: "no_proof"},

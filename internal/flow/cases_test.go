@@ -14,6 +14,7 @@ import (
 
 	"github.com/hapaxpay/hapax/internal/config"
 	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/pgproxy"
 	"github.com/hapaxpay/hapax/internal/problem"
 	"github.com/hapaxpay/hapax/internal/rig"
 	"github.com/hapaxpay/hapax/internal/sandbox"
@@ -404,4 +405,39 @@ func TestCase061_NoDeadlockUnderLoad(t *testing.T) {
 	orders := r.Count("SELECT count(*) FROM payment WHERE status = 'paid'")
 	settled(t, r, orders)
 	t.Logf("%d orders paid, %d transactions were run again", orders, r.Retries(replicas...))
+}
+
+// Case 16: the answer to a COMMIT is lost, of the claim or of the record, whether or not the server committed. The
+// service finds out before it decides; the acquirer gets one request.
+func TestCase016_LostAnswersToCommit(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		mode   pgproxy.Mode
+		after  int // commits that pass: none before the claim's, one before the record's
+		status int
+	}{
+		{"claim, committed", pgproxy.SwallowReply, 0, 201},
+		{"claim, not committed", pgproxy.SwallowCommit, 0, 201},
+		{"record, committed", pgproxy.SwallowReply, 1, 201},
+		{"record, not committed", pgproxy.SwallowCommit, 1, 201},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rig.New(t, nil)
+			proxy, through := pgproxy.New(t, r.DB.Service())
+			r.Through(through)
+			p := r.Replica()
+			proxy.Once(c.mode, c.after)
+			a, err := p.Pay("key-1", rig.Order{Reference: "order-1"})
+			if err != nil || a.Status != c.status {
+				t.Errorf("told %d %s, %v; want %d", a.Status, a.Body, err, c.status)
+			}
+			if got := p.Store.Counters().CommitUnknown; got != 1 {
+				t.Errorf("%d answers to COMMIT were lost, want 1", got)
+			}
+			if got := len(r.Charges()); got != 1 {
+				t.Errorf("%d charge calls arrived, want 1", got)
+			}
+			settled(t, r, 1)
+		})
+	}
 }

@@ -48,14 +48,20 @@ func (f *Flow) openGate(ctx context.Context, p payment.Payment, now time.Time) e
 	c := f.contract(r.adapter)
 	o := evidence.Observation{Merchant: p.Merchant, ID: f.rt.NewID(), Intent: p.Intent, Payment: p.ID, Account: p.Account,
 		Source: evidence.FromLookup, AskedAt: now}
+	why := "refused, but whether an earlier request still moved money cannot be asked"
+	proven := false
 	if c.CanLookup() {
 		// By the key, never by the refused object's own id: what matters is whether anything else moved under the key.
 		o.Reply = r.adapter.Lookup(ctx, acquirer.Query{Key: p.AcquirerKey})
+		why = "refused, and nothing is found any more, which proves nothing at this acquirer"
+		proven = o.Outcome != acquirer.OutcomeNotFound || c.NotFoundProves(now.Sub(p.CreatedAt))
 	} else {
-		o.Class, o.Inference, o.Note = "no_lookup", evidence.InferGiveUp, string(payment.ReviewNoProof)
-		o.Why = "refused, but whether an earlier request still moved money cannot be asked"
+		o.Class = "no_lookup"
 	}
-	if o.Outcome == acquirer.OutcomeNotFound && c.NotFoundFinal {
+	switch {
+	case !proven:
+		o.Inference, o.Note, o.Why = evidence.InferGiveUp, string(payment.ReviewNoProof), why
+	case o.Outcome == acquirer.OutcomeNotFound:
 		o.Inference = evidence.InferNotExecuted
 	}
 	return f.store.InTx(ctx, "gate", func(ctx context.Context, tx Tx) error {

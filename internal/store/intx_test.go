@@ -11,6 +11,7 @@ import (
 	"github.com/hapaxpay/hapax/acquirer/wire"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/pgproxy"
 	"github.com/hapaxpay/hapax/internal/store"
 	"github.com/jackc/pgx/v5"
 )
@@ -59,19 +60,19 @@ func TestAFailedStatementIsNeverCommitted(t *testing.T) {
 }
 
 // behind gives a shop whose store reaches PostgreSQL through a proxy.
-func behind(t *testing.T) (*shop, *proxy) {
+func behind(t *testing.T) (*shop, *pgproxy.Proxy) {
 	t.Helper()
 	sh := newShop(t)
-	p, through := newProxy(t, sh.db.Service())
+	p, through := pgproxy.New(t, sh.db.Service())
 	sh.s = again(t, sh.db, func(c *store.Config) { c.URL = through; c.PoolMode = store.PoolSession })
 	return sh, p
 }
 
 func TestCase016_ALostAnswerToCommitIsUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
-		mode int32
+		mode pgproxy.Mode
 		rows int
-	}{"committed": {swallowReply, 1}, "not committed": {swallowCommit, 0}} {
+	}{"committed": {pgproxy.SwallowReply, 1}, "not committed": {pgproxy.SwallowCommit, 0}} {
 		t.Run(name, func(t *testing.T) {
 			sh, p := behind(t)
 			op := sh.operation("k")
@@ -79,9 +80,9 @@ func TestCase016_ALostAnswerToCommitIsUnknown(t *testing.T) {
 				_, err := tx.InsertOperations(ctx, []operation.Operation{op}, lease)
 				return err
 			}
-			p.mode.Store(c.mode)
+			p.Set(c.mode)
 			err := sh.s.InTx(t.Context(), "claim", insert)
-			p.mode.Store(passCommit)
+			p.Set(pgproxy.Pass)
 			if !errors.Is(err, operation.ErrCommitUnknown) || errors.Is(err, operation.ErrNothingDone) {
 				t.Fatalf("got %v", err)
 			}
@@ -114,11 +115,11 @@ func TestCase016_ALostPermitIsGrantedOnce(t *testing.T) {
 		answer, err = tx.Permit(ctx, ask)
 		return err
 	}
-	p.mode.Store(swallowReply)
+	p.Set(pgproxy.SwallowReply)
 	if err := sh.s.InTx(t.Context(), "permit", permit); !errors.Is(err, operation.ErrCommitUnknown) {
 		t.Fatalf("got %v", err)
 	}
-	p.mode.Store(passCommit)
+	p.Set(pgproxy.Pass)
 	sh.tx(permit)
 	if !answer.Granted || answer.Op.Sends != 2 {
 		t.Errorf("asked again: %+v", answer)
@@ -221,7 +222,7 @@ func TestALockIsWaitedForWithinItsLimit(t *testing.T) {
 
 func TestNoConnectionMeansNothingDone(t *testing.T) {
 	sh, p := behind(t)
-	p.stop()
+	p.Stop()
 	err := sh.s.InTx(t.Context(), "claim", func(context.Context, flow.Tx) error {
 		t.Error("the function ran")
 		return nil
@@ -272,7 +273,7 @@ func TestPoolerIsDetected(t *testing.T) {
 	if s.PoolMode() != store.PoolSession {
 		t.Errorf("a direct connection is taken for %q", s.PoolMode())
 	}
-	_, through := newProxy(t, db.Service())
+	_, through := pgproxy.New(t, db.Service())
 	if s := again(t, db, func(c *store.Config) { c.URL = through }); s.PoolMode() != store.PoolTransaction {
 		t.Errorf("an address that changes on the way is taken for %q", s.PoolMode())
 	}

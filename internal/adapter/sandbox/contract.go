@@ -47,6 +47,7 @@ var changes = map[string]func(c *acquirer.Contract, value json.RawMessage) error
 	"lookup_by_key":       changeBool(func(c *acquirer.Contract) *bool { return &c.LookupByKey }),
 	"lookup_by_reference": changeBool(func(c *acquirer.Contract) *bool { return &c.LookupByReference }),
 	"lookup_lag":          changeTime(func(c *acquirer.Contract) *time.Duration { return &c.LookupLag }),
+	"lookup_kept":         changeTime(func(c *acquirer.Contract) *time.Duration { return &c.LookupKept }),
 	"not_found_final":     changeBool(func(c *acquirer.Contract) *bool { return &c.NotFoundFinal }),
 	"lists_movements":     changeBool(func(c *acquirer.Contract) *bool { return &c.ListsMovements }),
 	"parallel":            changeCount(func(c *acquirer.Contract) *int { return &c.Parallel }, maxParallel),

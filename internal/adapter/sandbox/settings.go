@@ -22,7 +22,7 @@ const (
 
 // ParseSettings reads {"url": "http://…", "contract": {…}} strictly: unknown and repeated members fail. "contract" may
 // be left out, and so may each of its members: identity (key, reference, none), key_window, remembers_refusals,
-// before_execution, max_flight, max_processing, lookup_by_key, lookup_by_reference, lookup_lag, not_found_final,
+// before_execution, max_flight, max_processing, lookup_by_key, lookup_by_reference, lookup_lag, lookup_kept, not_found_final,
 // lists_movements, parallel, repeat_budget. Times are written like "24h".
 func ParseSettings(raw []byte) (Settings, error) {
 	s := Settings{Contract: DefaultContract()}
