@@ -173,7 +173,11 @@ func (w *writes) wait(one *subject) {
 	if one.owner != nil {
 		delay = max(delay, one.owner.notBefore)
 	}
-	op.Checks++
+	if len(one.observations) > 0 {
+		op.Checks++
+	} else { // nothing was asked: the acquirer had no place, and the back-off does not grow
+		delay = one.owner.notBefore
+	}
 	op.DueAt = w.g.Now.Add(delay)
 	w.ops = append(w.ops, op)
 }

@@ -21,7 +21,7 @@ const (
 	PerMerchant = 8  // of them, of one merchant: many due rows of one do not starve the rest (PROTOCOL S2)
 	GateBatch   = 16
 	PurgeBatch  = 1000
-	maxBatches  = 64 // full batches in a row before gates and purging get their turn
+	maxBatches  = 16 // batches in a row before gates and purging get their turn
 )
 
 // Tx is what a pass needs of a transaction.
@@ -90,7 +90,8 @@ func (s *Sweep[T]) Pass(ctx context.Context) Report {
 		picked, failed, err := s.batch(ctx)
 		s.tell("pick", err)
 		r.Picked, r.Failed = r.Picked+picked, r.Failed+failed
-		if picked < Batch || ctx.Err() != nil {
+		// Not "fewer than a batch": the bound of one merchant also ends a pick, while more of its rows are due.
+		if picked == 0 || ctx.Err() != nil {
 			break
 		}
 	}
