@@ -73,11 +73,17 @@ func (c contract) tells(good map[int]*huma.Response, codes ...problem.Code) map[
 			r = &huma.Response{Content: map[string]*huma.MediaType{}, Headers: headers("Request-Id")}
 			all[name] = r
 		}
+		if slices.Contains(waits, row.Status) {
+			r.Headers["Retry-After"] = header("Retry-After")
+		}
 		r.Description = strings.TrimSpace(r.Description + "\n`" + string(row.Code) + "`: " + row.Title)
 		r.Content["application/problem+json"] = &huma.MediaType{Schema: c.schema(present.ProblemBody{})}
 	}
 	return all
 }
+
+// waits are the statuses of problems that may say when to repeat.
+var waits = []int{http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable}
 
 // always can be told by every operation.
 var always = []problem.Code{problem.Malformed, problem.Unauthenticated, problem.RateLimited, problem.TryAgain, problem.Internal}
@@ -106,9 +112,13 @@ var answerHeaders = []string{"Idempotency-Replayed", "Idempotency-Key-Expires", 
 func headers(names ...string) map[string]*huma.Param {
 	all := map[string]*huma.Param{}
 	for _, name := range names {
-		all[name] = &huma.Param{Description: aboutHeaders[name], Schema: &huma.Schema{Type: huma.TypeString}}
+		all[name] = header(name)
 	}
 	return all
+}
+
+func header(name string) *huma.Param {
+	return &huma.Param{Description: aboutHeaders[name], Schema: &huma.Schema{Type: huma.TypeString}}
 }
 
 func (c contract) list(item *huma.Schema) *huma.Schema {

@@ -50,6 +50,21 @@ func TestWrittenContract(t *testing.T) {
 	kept(t, "api/openapi.yaml", append([]byte("# Written by go test ./internal/httpapi/ -run TestWritten -update. Do not edit.\n"), yaml...))
 }
 
+// TestWaitsAreDeclared: each problem that may come with Retry-After says so in the contract, and no other does.
+func TestWaitsAreDeclared(t *testing.T) {
+	for _, rt := range newDoor(Config{}).routes() {
+		for status, r := range rt.Responses {
+			if r.Content["application/problem+json"] == nil {
+				continue
+			}
+			waits := status == "409" || status == "429" || status == "503"
+			if got := r.Headers["Retry-After"] != nil; got != waits && r.Content["application/json"] == nil {
+				t.Errorf("%s %s: Retry-After declared: %v", rt.OperationID, status, got)
+			}
+		}
+	}
+}
+
 const aboutErrors = `# Errors
 
 <!-- Written by go test ./internal/httpapi/ -run TestWritten -update. Do not edit. -->

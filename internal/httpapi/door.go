@@ -79,8 +79,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			d.caught(x, out, v)
 		}
 	}()
-	if path.Clean(r.URL.Path) != r.URL.Path && r.URL.Path != "" {
-		// The mux would redirect, and a client would repeat a payment at another address.
+	if path.Clean(r.URL.Path) != r.URL.Path || !strings.HasPrefix(r.URL.Path, "/") {
+		// The mux would redirect, and a client would repeat a payment at another address. What is no path at all, as with
+		// CONNECT, it would answer without a problem document.
 		d.send(x, out, d.refuse(x, problem.New(problem.NotFound, "There is no such path.")))
 		return
 	}
@@ -146,9 +147,11 @@ func (d *door) admit(w http.ResponseWriter, x *exchange, rt route) error {
 // take reads the body and checks its form, then the idempotency key.
 func (d *door) take(w http.ResponseWriter, x *exchange, members shape) error {
 	media, parameters, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
-	charset := parameters["charset"]
-	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+	if err != nil || media != "application/json" {
 		return problem.New(problem.UnsupportedMediaType, "").On("Content-Type")
+	}
+	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return problem.New(problem.UnsupportedMediaType, "The charset must be UTF-8.").On("Content-Type")
 	}
 	if x.r.Header.Get("Content-Encoding") != "" {
 		return problem.New(problem.UnsupportedMediaType, "The body may not be compressed.").On("Content-Encoding")
@@ -236,6 +239,10 @@ func (d *door) fault(x *exchange, err error) {
 
 func (d *door) refuse(x *exchange, p *problem.Problem) reply {
 	x.code = p.Code
+	if p.Code == problem.KeyReuse && p.Field == "" {
+		named := *p // the engine knows keys, not the header in which they come
+		p = named.On(KeyHeader)
+	}
 	h := http.Header{}
 	if after := seconds(p.RetryAfter); after != "" {
 		h.Set("Retry-After", after)

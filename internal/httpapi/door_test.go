@@ -169,6 +169,11 @@ func TestRefusalsAndFaults(t *testing.T) {
 		})
 	}
 	w := newWorld(t, nil)
+	reuse := problem.New(problem.KeyReuse, "")
+	w.service.err = reuse
+	if a := w.post("/v1/payment_intents", goodIntent); a.Field != KeyHeader || reuse.Field != "" {
+		t.Errorf("a reused key is told on %q, and the refusal became %+v", a.Field, reuse)
+	}
 	w.service.err = problem.New(problem.PaymentOpen, "").See("/v1/payments/pay_1")
 	if a := w.post("/v1/payment_intents", goodIntent); a.Link != "/v1/payments/pay_1" {
 		t.Fatalf("no link: %s", a.body)
@@ -205,8 +210,9 @@ func TestUnknownRoutes(t *testing.T) {
 	}{
 		{"GET", "/", 404, ""}, {"GET", "/v1", 404, ""}, {"GET", "/v1/payments/", 404, ""}, {"POST", "/v1/refunds", 404, ""}, {"GET", "/docs", 404, ""},
 		{"POST", "//v1/payments", 404, ""}, {"POST", "/v1/../v1/payments", 404, ""}, {"GET", "/openapi.yaml", 404, ""}, {"GET", "/schemas/Payment", 404, ""},
-		{"DELETE", "/v1/payments", 405, "GET, POST"}, {"PUT", "/v1/payment_intents", 405, "GET, POST"},
-		{"POST", "/v1/payments/" + intentID.Text("pay_"), 405, "GET"}, {"POST", "/healthz", 405, "GET"},
+		{"DELETE", "/v1/payments", 405, "GET, HEAD, POST"}, {"PUT", "/v1/payment_intents", 405, "GET, HEAD, POST"},
+		{"POST", "/v1/payments/" + intentID.Text("pay_"), 405, "GET, HEAD"}, {"POST", "/healthz", 405, "GET, HEAD"},
+		{"CONNECT", "", 404, ""}, {"CONNECT", "/v1/payments", 405, "GET, HEAD, POST"}, {"OPTIONS", "*", 404, ""},
 	}
 	for _, row := range rows {
 		w := newWorld(t, nil)
@@ -216,6 +222,9 @@ func TestUnknownRoutes(t *testing.T) {
 		if a.status != row.status || a.Code == "" || a.header.Get("Allow") != row.allow {
 			t.Errorf("%s %s: %d %q %s", row.method, row.target, a.status, a.header.Get("Allow"), a.body)
 		}
+	}
+	if a := newWorld(t, nil); a.do(a.request("HEAD", "/v1/payments?customer=c", "")).status != 200 {
+		t.Error("HEAD is allowed and does not work")
 	}
 	for _, target := range []string{"/v1/payments/x", "/v1/payments/" + intentID.Text("pi_"), "/v1/payment_intents/%00", "/v1/payments/a%2Fb"} {
 		if a := newWorld(t, nil).get(target); a.status != 404 || a.Code != string(problem.NotFound) {
@@ -308,6 +317,8 @@ func TestLists(t *testing.T) {
 		{"/v1/payments?payment_intent=" + intent, PaymentQuery{Intent: intentID}},
 		{"/v1/payments?payment_intent_id=" + intent, PaymentQuery{Intent: intentID}},
 		{"/v1/payments?idempotency_key=%22order-1%22", PaymentQuery{IdempotencyKey: "order-1"}},
+		{"/v1/payments?idempotency_key=%22" + strings.Repeat("k", MaxKey) + "%22", PaymentQuery{IdempotencyKey: strings.Repeat("k", MaxKey)}},
+		{"/v1/payments?idempotency_key=%22" + strings.Repeat("%5C%22", MaxKey) + "%22", PaymentQuery{IdempotencyKey: strings.Repeat(`"`, MaxKey)}},
 		{"/v1/payments?acquirer_reference=ch_1", PaymentQuery{AcquirerReference: "ch_1"}},
 		{"/v1/payment_intents?customer=c", "c"},
 	}
@@ -344,6 +355,8 @@ func TestBadQueries(t *testing.T) {
 		{"/v1/payments?customer=a;b=c", ""},
 		{"/v1/payments?payment_intent=" + secret, "payment_intent"},
 		{"/v1/payments?idempotency_key=a%20b", "idempotency_key"},
+		{"/v1/payments?idempotency_key=%22" + strings.Repeat("k", MaxKey+1) + "%22", "idempotency_key"},
+		{"/v1/payments?idempotency_key=" + strings.Repeat("k", maxQuoted+1), "idempotency_key"},
 		{"/v1/payments?customer=a&limit=0", "limit"},
 		{"/v1/payments?customer=a&limit=101", "limit"},
 		{"/v1/payments?customer=a&limit=" + secret, "limit"},

@@ -20,12 +20,12 @@ func keyOf(h http.Header) (string, *problem.Problem) {
 	if len(values) == 0 {
 		return "", problem.New(problem.KeyMissing, "").On(KeyHeader)
 	}
-	first, p := parseKey(values[0])
+	first, p := ParseKey(values[0])
 	if p != nil {
 		return "", p
 	}
 	for _, v := range values[1:] {
-		other, p := parseKey(v)
+		other, p := ParseKey(v)
 		if p != nil {
 			return "", p
 		}
@@ -40,9 +40,10 @@ func badKey(detail string) *problem.Problem {
 	return problem.New(problem.KeyInvalid, detail).On(KeyHeader)
 }
 
-// parseKey reads one key, bare or as a quoted string (RFC 8941 section 3.3.3, which the IETF draft uses), and gives
-// its content. Nothing is cut, folded or normalised: what is not visible ASCII is refused (case 9).
-func parseKey(value string) (string, *problem.Problem) {
+// ParseKey reads one key, bare or as a quoted string (RFC 8941 section 3.3.3, which the IETF draft uses), and gives
+// its content. Nothing is cut, folded or normalised: what is not visible ASCII is refused (case 9), as is
+// what is longer than MaxKey: idempotency_key_invalid.
+func ParseKey(value string) (string, *problem.Problem) {
 	key := strings.Trim(value, " \t")
 	if strings.HasPrefix(key, `"`) {
 		content, ok := unquote(key)

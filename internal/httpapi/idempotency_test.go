@@ -115,7 +115,7 @@ func FuzzParseKey(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		key, p := parseKey(s)
+		key, p := ParseKey(s)
 		if p != nil {
 			if p.Code != problem.KeyInvalid || len(s) > 8 && strings.Contains(p.Detail, s) {
 				t.Fatalf("wrong refusal: %v", p)
@@ -126,7 +126,7 @@ func FuzzParseKey(f *testing.F) {
 			t.Fatalf("took %q", key)
 		}
 		quoted := `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
-		if again, p := parseKey(quoted); p != nil || again != key {
+		if again, p := ParseKey(quoted); p != nil || again != key {
 			t.Fatalf("quoted, %q becomes %q", key, again)
 		}
 	})

@@ -221,7 +221,11 @@ func TestForm(t *testing.T) {
 			w := newWorld(t, nil)
 			r := w.request(http.MethodPost, "/v1/payment_intents", good)
 			row.change(r)
-			w.refused(w.do(r), row.code, row.field)
+			a := w.do(r)
+			w.refused(a, row.code, row.field)
+			if told := strings.Contains(a.Detail, "charset must be UTF-8"); told != (row.name == "Latin-1") {
+				t.Errorf("told: %s", a.Detail)
+			}
 		})
 	}
 	w := newWorld(t, nil)

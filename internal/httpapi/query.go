@@ -15,10 +15,14 @@ const (
 	// MaxPage bounds the items of one page.
 	MaxPage     = 100
 	defaultPage = 20
-	maxFilter   = 255 // bytes: nothing that can be found is longer
+	maxFilter   = 255          // bytes: nothing that can be found is longer
+	maxQuoted   = 2*MaxKey + 2 // a key as a quoted string, each character behind a backslash
 )
 
-const cursorPrefix = "cur_"
+const (
+	cursorPrefix = "cur_"
+	keyFilter    = "idempotency_key"
+)
 
 // Page asks for a part of a list, newest first.
 type Page struct {
@@ -59,10 +63,18 @@ func readQuery(raw string, filters []string) (filter, Page, *problem.Problem) {
 		return filter{}, page, malformed("", "One filter is wanted.")
 	case len(found) > 1:
 		return filter{}, page, malformed(found[1].name, "Only one filter is taken.")
-	case found[0].value == "" || len(found[0].value) > maxFilter || !storable(found[0].value):
+	case found[0].value == "" || len(found[0].value) > longestFilter(found[0].name) || !storable(found[0].value):
 		return filter{}, page, malformed(found[0].name, "It is empty, too long, or not text.")
 	}
 	return found[0], page, readPage(values, &page)
+}
+
+// longestFilter bounds a value as it is sent; a key is judged once more without its quotes.
+func longestFilter(name string) int {
+	if name == keyFilter {
+		return maxQuoted
+	}
+	return maxFilter
 }
 
 func parseQuery(raw string, known []string) (url.Values, *problem.Problem) {
@@ -117,8 +129,8 @@ func paymentQuery(f filter) (PaymentQuery, *problem.Problem) {
 		q.Customer = f.value
 	case "acquirer_reference":
 		q.AcquirerReference = f.value
-	case "idempotency_key":
-		key, p := parseKey(f.value)
+	case keyFilter:
+		key, p := ParseKey(f.value)
 		if p != nil {
 			return q, malformed(f.name, p.Detail)
 		}

@@ -88,7 +88,7 @@ const fallback = "/"
 func (d *door) nothing(w http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(r)
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
 		other := r.Clone(r.Context())
 		other.Method = method
 		if _, pattern := d.mux.Handler(other); pattern != fallback {
@@ -215,5 +215,5 @@ func listed[T interface{ JSON() []byte }](items []T, more bool, idOf func(T) id.
 
 var (
 	intentFilters  = []string{"client_reference", "customer"}
-	paymentFilters = []string{"client_reference", "payment_intent", "payment_intent_id", "idempotency_key", "customer", "acquirer_reference"}
+	paymentFilters = []string{"client_reference", "payment_intent", "payment_intent_id", keyFilter, "customer", "acquirer_reference"}
 )
