@@ -97,13 +97,30 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if err != nil {
 		return t.exit(err)
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(c.LogLevel)); err != nil {
+	level, err := leastLevel(c.LogLevel, parsed.Command())
+	if err != nil {
 		return t.exit(err)
 	}
 	t.cfg, t.json = c.Config, c.JSON
 	t.log = slog.New(slog.NewJSONHandler(errOut, &slog.HandlerOptions{Level: level}))
 	return t.exit(parsed.Run(t))
+}
+
+// serving are the commands that go on until they are told to stop: their log is the story of what they did. A tool
+// says what it did itself.
+var serving = []string{"dev", "serve", "sandbox"}
+
+// leastLevel reads HAPAX_LOG_LEVEL for a command.
+func leastLevel(configured, command string) (level slog.Level, err error) {
+	switch {
+	case configured != config.LogAuto:
+		err = level.UnmarshalText([]byte(configured))
+	case slices.Contains(serving, command):
+		level = slog.LevelInfo
+	default:
+		level = slog.LevelWarn
+	}
+	return level, err
 }
 
 type exit int

@@ -9,9 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer/wire"
+	"github.com/hapaxpay/hapax/internal/auth"
+	"github.com/hapaxpay/hapax/internal/fault"
 	"github.com/hapaxpay/hapax/internal/operation"
 )
 
@@ -22,7 +25,7 @@ type Config struct {
 	Listen      string `env:"HAPAX_LISTEN" default:"127.0.0.1:8080" help:"Address of the API. Port 0 picks one."`
 	DataDir     string `env:"HAPAX_DATA_DIR" help:"Folder of the private PostgreSQL and sandbox. Default: hapax in the user's data folder." type:"path"`
 	SecretKey   string `env:"HAPAX_SECRET_KEY" help:"Seals acquirers' secrets at rest: 32 bytes in base64." secret:"all"`
-	Environment string `env:"HAPAX_ENVIRONMENT" default:"production" help:"Scopes the keys sent to acquirers: two installations at one acquirer account must differ."`
+	Environment string `env:"HAPAX_ENVIRONMENT" default:"production" help:"Begins, with the merchant, every key sent to acquirers: what another installation sends through the same acquirer account is known by it as not ours. Two that share an account must differ; never change it. Visible ASCII characters."`
 
 	AnswerWithin time.Duration `env:"HAPAX_ANSWER_WITHIN" default:"8s" help:"The client gets 202 then; the call goes on."`
 	CallUntil    time.Duration `env:"HAPAX_CALL_UNTIL" default:"25s" help:"All calls of one owner end by then."`
@@ -40,8 +43,11 @@ type Config struct {
 	PoolMode       string `env:"HAPAX_POOL_MODE" default:"auto" enum:"auto,session,transaction" help:"auto looks whether a transaction pooler such as pgbouncer stands in between."`
 	PoolSize       int    `env:"HAPAX_POOL_SIZE" default:"10" help:"Most connections to the database."`
 	Faults         string `env:"HAPAX_FAULTS" help:"Crash and synchronisation points, for tests. Refused where a live merchant exists."`
-	LogLevel       string `env:"HAPAX_LOG_LEVEL" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged."`
+	LogLevel       string `env:"HAPAX_LOG_LEVEL" default:"auto" enum:"auto,debug,info,warn,error" help:"Least level that is logged. auto: info for what serves, warn for tools."`
 }
+
+// LogAuto is the log level that depends on the command.
+const LogAuto = "auto"
 
 // Margins of the budget.
 const (
@@ -50,6 +56,12 @@ const (
 	writeWithin  = wire.DefaultWriteTimeout
 	claimWithin  = 4 * time.Second // statements of a claim or permit
 	recordWithin = 4 * time.Second
+)
+
+// Least times: below them a process is busy with nothing, or answers nobody with a result.
+const (
+	leastSweep  = 10 * time.Millisecond
+	leastAnswer = 100 * time.Millisecond
 )
 
 // Budget is the worst case of one owner, step by step (PROTOCOL A4).
@@ -96,7 +108,26 @@ func (c Config) Check() error {
 	say(c.MaxAmount > 0, "the largest amount must be above zero")
 	say(c.RateLimit > 0, "the rate limit must be above zero")
 	say(c.PoolSize >= 2, "the pool needs two connections at least")
-	return errors.Join(errs...)
+	say(c.SweepEvery >= leastSweep, "the pause of the sweep, %v, is shorter than %v", c.SweepEvery, leastSweep)
+	say(c.AnswerWithin >= leastAnswer, "answer within %v is shorter than %v: no acquirer answers in that time", c.AnswerWithin, leastAnswer)
+	say(c.Environment != "" && strings.IndexFunc(c.Environment, unfit) < 0, "HAPAX_ENVIRONMENT wants visible ASCII characters, without blanks: it is part of every key that leaves the house")
+	return errors.Join(append(errs, c.parts())...)
+}
+
+// unfit: what looks alike on two screens and is not.
+func unfit(r rune) bool { return r <= ' ' || r > '~' }
+
+// parts refuses settings with a form of their own. The empty secret key is for processes that call no acquirer.
+func (c Config) parts() error {
+	_, faults := fault.Parse(c.Faults)
+	if faults != nil {
+		faults = fmt.Errorf("HAPAX_FAULTS: %w", faults)
+	}
+	var key error
+	if c.SecretKey != "" {
+		_, key = auth.ParseKeyring(c.SecretKey)
+	}
+	return errors.Join(faults, key)
 }
 
 // Engine gives the engine's limits.

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"encoding/base64"
 	"io"
 	"strings"
 	"testing"
@@ -45,6 +46,10 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		"the largest amount":                                              func(c *config.Config) { c.MaxAmount = 0 },
 		"the rate limit":                                                  func(c *config.Config) { c.RateLimit = 0 },
 		"the pool needs":                                                  func(c *config.Config) { c.PoolSize = 1 },
+		"the pause of the sweep, 9ms, is shorter than 10ms":               func(c *config.Config) { c.SweepEvery = 9 * time.Millisecond },
+		"answer within 99ms is shorter than 100ms":                        func(c *config.Config) { c.AnswerWithin = 99 * time.Millisecond },
+		"HAPAX_FAULTS: faults: no such point":                             func(c *config.Config) { c.Faults = "nowhere=kill" },
+		"HAPAX_SECRET_KEY wants 32 random bytes":                          func(c *config.Config) { c.SecretKey = "dG9vIHNob3J0" },
 		"call until 26s + record 4s + margin 1s = 31s is more than lease": func(c *config.Config) { c.CallUntil = 26 * time.Second },
 	} {
 		c := defaults(t)
@@ -52,6 +57,32 @@ func TestWhatDoesNotFitIsRefused(t *testing.T) {
 		if err := c.Check(); err == nil || !strings.Contains(err.Error(), told) {
 			t.Errorf("want %q, got %v", told, err)
 		}
+	}
+}
+
+// The name of the environment begins every key that leaves the house: two that only look alike would be two.
+func TestTheEnvironmentIsPlainText(t *testing.T) {
+	for _, name := range []string{"", " ", "prod ", "pro d", "prod\n", "pr\u043ed", "prod\u200b", "prod\x7f", "prod\xff"} {
+		c := defaults(t)
+		c.Environment = name
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), "HAPAX_ENVIRONMENT") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	c := defaults(t)
+	c.Environment, c.SweepEvery, c.AnswerWithin = "eu-1/production", 10*time.Millisecond, 100*time.Millisecond
+	c.Faults, c.SecretKey = "clock=+1s", base64.StdEncoding.EncodeToString(make([]byte, 32))
+	if err := c.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A refusal does not tell the secret.
+func TestARefusedSecretKeyIsNotTold(t *testing.T) {
+	c := defaults(t)
+	c.SecretKey = "open-sesame"
+	if err := c.Check(); err == nil || strings.Contains(err.Error(), "sesame") {
+		t.Errorf("%v", err)
 	}
 }
 
