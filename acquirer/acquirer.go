@@ -116,6 +116,9 @@ type Reply struct {
 	BytesWritten int64
 	// RedirectURL is the payer's page, when one is needed.
 	RedirectURL string
+	// Also are further movements of money that a lookup found under the same key: an acquirer that executed twice must not
+	// be able to hide the second one (PROTOCOL E5). Each has an outcome, a class, a reference and an amount of its own.
+	Also []Reply
 }
 
 // MaxCode bounds the acquirer's codes and references that are stored, in bytes.
@@ -156,5 +159,6 @@ var FailureCodes = map[string]string{
 	"acquirer_unreachable": "The acquirer could not be reached; nothing was sent.",
 	"not_executed":         "The acquirer has no record of this payment and its contract makes that final.",
 	"decided_not_executed": "A person established that the payment was not executed.",
+	"given_back":           "Money was taken, but not as asked, and it was given back.",
 	"cannot_be_sent":       "The acquirer cannot take this payment; nothing was sent.",
 }

@@ -1,6 +1,7 @@
 package acquirertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -97,6 +98,7 @@ func mutantFactory(fault mutant) Factory {
 				Outcome: acquirer.OutcomeRejected},
 			{Status: 422, ContentType: "application/json", Body: `{"error":{"code":"invalid_value","message":"-"}}`,
 				Outcome: acquirer.OutcomeRejected},
+			{Lookup: true, Status: 200, ContentType: "application/json", Body: `{"data":[` + charge + `]}`, Outcome: acquirer.OutcomeSucceeded},
 			{Lookup: true, Status: 404, ContentType: "application/json", Body: `{"error":{"code":"not_found","message":"-"}}`,
 				Outcome: acquirer.OutcomeNotFound},
 		},
@@ -107,6 +109,18 @@ func turn(from, to acquirer.Outcome) func(acquirer.Reply) acquirer.Reply {
 	return func(r acquirer.Reply) acquirer.Reply {
 		if r.Outcome == from {
 			r.Outcome = to
+		}
+		return r
+	}
+}
+
+// further adds money to what a lookup found.
+func further(more acquirer.Reply) func(*mutant, context.Context, acquirer.Query) acquirer.Reply {
+	more.Outcome, more.Amount, more.Class = acquirer.OutcomeSucceeded, money.Must(500, "JPY"), cmp.Or(more.Class, "more")
+	return func(m *mutant, ctx context.Context, q acquirer.Query) acquirer.Reply {
+		r := m.Adapter.Lookup(ctx, q)
+		if r.Outcome == acquirer.OutcomeSucceeded {
+			r.Also = append(r.Also, more)
 		}
 		return r
 	}
@@ -209,6 +223,9 @@ func TestTheKitFindsFaults(t *testing.T) {
 				}
 				return r
 			}}},
+		{"finds further money without its id", "documented answers", mutant{lookup: further(acquirer.Reply{})}},
+		{"finds the same money twice", "documented answers", mutant{lookup: further(acquirer.Reply{Reference: "ch_1"})}},
+		{"finds further money without a class", "documented answers", mutant{lookup: further(acquirer.Reply{Reference: "ch_2", Class: " "})}},
 		{"asks with a permit", "lookup moves no money", mutant{
 			lookup: func(m *mutant, ctx context.Context, q acquirer.Query) acquirer.Reply {
 				m.doer.Do(ctx, wire.Call{Method: http.MethodPost, Path: "/charges/status", Permit: permit()})

@@ -86,6 +86,23 @@ func (c *checker) checkReply(what string, r acquirer.Reply) {
 	if r.Outcome == acquirer.OutcomeRejected && r.Code == "" {
 		c.errorf("a %s is rejected without a code", what)
 	}
+	c.checkAlso(what, r)
+}
+
+// checkAlso: what a lookup found beside the money that it tells is money too, and other money (PROTOCOL E5).
+func (c *checker) checkAlso(what string, r acquirer.Reply) {
+	if len(r.Also) > 0 && (what != "lookup" || r.Outcome != acquirer.OutcomeSucceeded) {
+		c.errorf("a %s with the outcome %v brings further money", what, r.Outcome)
+	}
+	seen := map[string]bool{r.Reference: true}
+	for _, more := range r.Also {
+		if more.Outcome != acquirer.OutcomeSucceeded || len(more.Also) > 0 || seen[more.Reference] {
+			c.errorf("further money of a %s is none, or is told twice: %+v", what, more)
+		}
+		seen[more.Reference] = true
+		more.Also = nil
+		c.checkReply(what, more)
+	}
 }
 
 func visible(s string) bool {

@@ -48,6 +48,13 @@ type CommandRef struct {
 	Kind, Key string
 }
 
+// Joined is the identity of a command that met a live payment.
+type Joined struct {
+	Merchant id.ID
+	By       payment.Command
+	Payment  id.ID
+}
+
 // Account is an acquirer account of a merchant.
 type Account struct {
 	Merchant, ID id.ID
@@ -84,7 +91,9 @@ type Tx interface {
 	// command, the other fields are those of the version it made.
 	IntentsByCommand(ctx context.Context, refs []CommandRef) ([]payment.Intent, error)
 
-	// PaymentsByCommand finds the payments that a purged operation created.
+	// InsertJoined keeps, for ever, that a command joined a live payment (PROTOCOL K8).
+	InsertJoined(ctx context.Context, rows []Joined) error
+	// PaymentsByCommand finds the payments that a purged operation created or joined; By holds that command.
 	PaymentsByCommand(ctx context.Context, refs []CommandRef) ([]payment.Payment, error)
 	// InsertPayments creates payments; the partial unique index decides (PROTOCOL P1). The result says which are new.
 	InsertPayments(ctx context.Context, rows []payment.Payment) ([]bool, error)
@@ -106,7 +115,8 @@ type Tx interface {
 	MovementsOf(ctx context.Context, intents []Row, keys []string) ([]payment.Movement, error)
 	// InsertMovements books movements; (merchant, account, reference, kind) decides. The result says which are new.
 	InsertMovements(ctx context.Context, rows []payment.Movement) ([]bool, error)
-	// SaveMovements writes state, cause, intent and payment of booked movements.
+	// SaveMovements writes state, cause, intent and payment of movements that are unapplied until now. One that is not,
+	// because somebody decided about it meanwhile, fails.
 	SaveMovements(ctx context.Context, rows []payment.Movement) error
 
 	// InsertEntries appends to the ledger. A key that exists already is a defect upstream and fails (PROTOCOL section 11).
@@ -135,7 +145,7 @@ type Tx interface {
 	// PaymentsByAcquirerKey reads, without locking, the payments that sent these keys.
 	PaymentsByAcquirerKey(ctx context.Context, merchant id.ID, keys []string) ([]payment.Payment, error)
 
-	// UncomparedAccounts reads up to limit unpaused accounts whose lost interval of this epoch was not compared yet.
+	// UncomparedAccounts reads up to limit accounts, paused ones too, whose lost interval of this epoch was not compared yet.
 	UncomparedAccounts(ctx context.Context, epoch int64, limit int) ([]Account, error)
 	// Accounts reads the acquirer accounts of the merchants.
 	Accounts(ctx context.Context, merchants []id.ID) ([]Account, error)

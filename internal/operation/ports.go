@@ -88,6 +88,9 @@ type PermitAsk struct {
 	CutOff   time.Duration
 	// ClientWaiting allows a send after send_until.
 	ClientWaiting bool
+	// Family are the acquirer's keys of this intent, of any ordinal: money kept aside under one of them forbids the send
+	// (PROTOCOL P7). Empty: the row's own key alone.
+	Family []string
 	// HeldOK allows a send while the database's hold is on: never true for a row from before it (PROTOCOL A8).
 	HeldOK bool
 }

@@ -90,7 +90,7 @@ type statement func(ctx context.Context, tx flow.Tx) (any, error)
 // draw gives a random statement and its name.
 func (s *script) draw() (string, statement) {
 	all := []func() (string, statement){s.insertOperations, s.takeOver, s.pickDue, s.permit, s.saveOperations, s.bind, s.readOperations,
-		s.insertIntents, s.lockIntents, s.changeIntents, s.insertPayments, s.savePayments, s.readPayments, s.insertMovements, s.saveMovements,
+		s.insertIntents, s.lockIntents, s.changeIntents, s.insertPayments, s.join, s.savePayments, s.readPayments, s.insertMovements, s.saveMovements,
 		s.books, s.observe, s.openReviews, s.closeReviews, s.commands, s.duePayments}
 	return all[s.r.IntN(len(all))]()
 }
@@ -122,7 +122,7 @@ func (s *script) pickDue() (string, statement) {
 
 func (s *script) permit() (string, statement) {
 	ask := operation.PermitAsk{Ref: s.ref(), Fence: 1 + s.r.Int64N(3), PermitID: pick(s, s.claims[:]...), Unsent: s.r.IntN(2), MaxSends: 1 + s.r.IntN(3),
-		CutOff: pick(s, 0, time.Microsecond, time.Hour), ClientWaiting: s.r.IntN(2) == 0}
+		CutOff: pick(s, 0, time.Microsecond, time.Hour), ClientWaiting: s.r.IntN(2) == 0, Family: pick(s, nil, []string{fmt.Sprint("key", s.r.IntN(30)), "other"})}
 	return "permit", func(ctx context.Context, tx flow.Tx) (any, error) {
 		a, err := tx.Permit(ctx, ask)
 		if !a.Granted {
@@ -224,6 +224,13 @@ func (s *script) insertPayments() (string, statement) {
 	}
 }
 
+func (s *script) join() (string, statement) {
+	j := flow.Joined{Merchant: s.merchant[0], By: s.command(), Payment: pick(s, s.payments[:]...)}
+	return "join", func(ctx context.Context, tx flow.Tx) (any, error) {
+		return nil, tx.InsertJoined(ctx, []flow.Joined{j})
+	}
+}
+
 func (s *script) savePayments() (string, statement) {
 	row, status, captured, due, gate := s.row(s.payments[:]), pick(s, payment.Unknown, payment.Paid, payment.Declined, payment.Failed), pick(s, int64(0), 100, 101), s.when(), s.r.IntN(3) == 0
 	version, refused, failure := s.r.Int64N(8), pick(s, longAgo, longAgo, time.Time{}), pick(s, "declined", "declined", "")
@@ -274,7 +281,7 @@ func (s *script) insertMovements() (string, statement) {
 }
 
 func (s *script) saveMovements() (string, statement) {
-	rows := []flow.Row{s.row(s.intents[:])}
+	rows := []flow.Row{pick(s, s.row(s.intents[:]), flow.Row{Merchant: s.merchant[0]})}
 	keys := []string{fmt.Sprint("key", s.r.IntN(30)), fmt.Sprint("key", s.r.IntN(30))}
 	state := pick(s, payment.Returned, payment.Applied, payment.Unapplied)
 	return "save movements", func(ctx context.Context, tx flow.Tx) (any, error) {

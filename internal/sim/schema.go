@@ -19,6 +19,7 @@ type tables struct {
 	intents    *table[flow.Row, payment.Intent]
 	versions   *table[versionKey, intentVersion]
 	payments   *table[flow.Row, payment.Payment]
+	joined     *table[flow.CommandRef, flow.Joined]
 	operations *table[operation.Ref, operation.Operation]
 	movements  *table[flow.Row, payment.Movement]
 	evidence   *table[flow.Row, evidence.Observation]
@@ -82,6 +83,7 @@ func newTables() tables {
 			unique[payment.Payment]{"payment_one_live", func(p payment.Payment) (any, bool) {
 				return flow.Row{Merchant: p.Merchant, ID: p.Intent}, p.RefusedAt.IsZero()
 			}}),
+		joined: newTable("joined_command", func(j flow.Joined) flow.CommandRef { return commandKey(j.Merchant, j.By) }, valid[flow.Joined]),
 		operations: newTable("operation", func(o operation.Operation) operation.Ref { return o.Ref }, checkOperation,
 			unique[operation.Operation]{"operation_id", func(o operation.Operation) (any, bool) { return flow.Row{Merchant: o.Merchant, ID: o.ID}, true }}),
 		movements: newTable("movement", func(m payment.Movement) flow.Row { return flow.Row{Merchant: m.Merchant, ID: m.ID} }, checkMovement,

@@ -10,6 +10,7 @@ import (
 	"github.com/hapaxpay/hapax/acquirer/wire"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/problem"
 )
 
 // TxFault is what happens to one transaction beside its statements.
@@ -184,7 +185,8 @@ func (st *Store) run(ctx context.Context, name string, f func(ctx context.Contex
 	if err != nil {
 		t.rollback()
 		st.s.Note("tx", name, "rolled back:", err.Error())
-		if !errors.Is(err, operation.ErrNothingDone) && !errors.Is(err, operation.ErrVanished) {
+		var refused *problem.Problem // a rule's own reason to roll back
+		if !errors.Is(err, operation.ErrNothingDone) && !errors.Is(err, operation.ErrVanished) && !errors.As(err, &refused) {
 			st.defect("tx " + name + ": " + err.Error())
 		}
 		return err

@@ -128,11 +128,30 @@ func (t *tx) IntentsByCommand(_ context.Context, refs []flow.CommandRef) ([]paym
 	return rows, nil
 }
 
+// InsertJoined implements flow.Tx. A command that is there already stays as it is.
+func (t *tx) InsertJoined(_ context.Context, rows []flow.Joined) error {
+	for _, j := range rows {
+		fresh, err := t.joined.absorb(t, "", j)
+		if _, known := t.payments.get(flow.Row{Merchant: j.Merchant, ID: j.Payment}); fresh && !known {
+			err = violates("joined_command_payment_fkey")
+		}
+		if err != nil {
+			return t.fail("insert joined commands", err)
+		}
+	}
+	return nil
+}
+
 // PaymentsByCommand implements flow.Tx.
 func (t *tx) PaymentsByCommand(_ context.Context, refs []flow.CommandRef) ([]payment.Payment, error) {
 	var rows []payment.Payment
 	for _, ref := range refs {
 		if p, ok := t.payments.by("payment_command", ref); ok {
+			rows = append(rows, p)
+		}
+		if j, ok := t.joined.get(ref); ok {
+			p, _ := t.payments.get(flow.Row{Merchant: j.Merchant, ID: j.Payment})
+			p.By = j.By
 			rows = append(rows, p)
 		}
 	}
@@ -211,15 +230,18 @@ func (t *tx) MovementByID(_ context.Context, row flow.Row) (payment.Movement, bo
 	return m, ok, nil
 }
 
-// MovementsOf implements flow.Tx.
+// MovementsOf implements flow.Tx. A row without an id names a merchant whose keys are looked for.
 func (t *tx) MovementsOf(_ context.Context, intents []flow.Row, keys []string) ([]payment.Movement, error) {
+	if len(intents) == 0 && len(keys) > 0 {
+		return nil, t.fail("movements", violates("keys without a merchant"))
+	}
 	merchants := map[id.ID]bool{}
 	for _, row := range intents {
 		merchants[row.Merchant] = true
 	}
 	found := t.movements.all(func(m payment.Movement) bool {
 		stray := m.Payment.IsZero() && merchants[m.Merchant] && slices.Contains(keys, m.AcquirerKey)
-		return stray || slices.Contains(intents, flow.Row{Merchant: m.Merchant, ID: m.Intent})
+		return stray || !m.Intent.IsZero() && slices.Contains(intents, flow.Row{Merchant: m.Merchant, ID: m.Intent})
 	})
 	slices.SortFunc(found, func(a, b payment.Movement) int {
 		return cmp.Or(bytes.Compare(a.Merchant[:], b.Merchant[:]), bytes.Compare(a.ID[:], b.ID[:]))
@@ -243,12 +265,12 @@ func (t *tx) InsertMovements(_ context.Context, rows []payment.Movement) ([]bool
 	return fresh, nil
 }
 
-// SaveMovements implements flow.Tx.
+// SaveMovements implements flow.Tx: one that is not unapplied any more fails.
 func (t *tx) SaveMovements(_ context.Context, rows []payment.Movement) error {
 	for _, m := range rows {
 		row, ok := t.movements.get(flow.Row{Merchant: m.Merchant, ID: m.ID})
-		if !ok {
-			return t.fail("save movements", violates("a movement that is gone"))
+		if !ok || row.State != payment.Unapplied {
+			return t.fail("save movements", violates("a movement that is gone, or was decided about"))
 		}
 		row.State, row.Cause, row.Intent, row.Payment = m.State, m.Cause, m.Intent, m.Payment
 		if err := t.movements.put(t, row); err != nil {
@@ -389,7 +411,7 @@ func (t *tx) Accounts(_ context.Context, merchants []id.ID) ([]flow.Account, err
 
 // UncomparedAccounts implements flow.Tx.
 func (t *tx) UncomparedAccounts(_ context.Context, epoch int64, limit int) ([]flow.Account, error) {
-	rows := t.accounts.all(func(a flow.Account) bool { return !a.Paused && a.Compared < epoch })
+	rows := t.accounts.all(func(a flow.Account) bool { return a.Compared < epoch })
 	return rows[:min(limit, len(rows))], nil
 }
 

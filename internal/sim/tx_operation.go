@@ -176,7 +176,7 @@ func (t *tx) denied(ask operation.PermitAsk, o operation.Operation, i payment.In
 		return operation.DeniedStale, false
 	case o.PermitID == ask.PermitID:
 		return "", true
-	case i.Conflict || t.moneyFor(o):
+	case i.Conflict || t.moneyFor(o, ask.Family):
 		return operation.DeniedMoney, false
 	case !i.PayBefore.After(t.now):
 		return operation.DeniedExpired, false
@@ -194,9 +194,9 @@ func (t *tx) denied(ask operation.PermitAsk, o operation.Operation, i payment.In
 	return "", false
 }
 
-func (t *tx) moneyFor(o operation.Operation) (found bool) {
+func (t *tx) moneyFor(o operation.Operation, family []string) (found bool) {
 	t.movements.each(func(m payment.Movement) bool {
-		ours := m.Intent == o.Intent || m.Payment.IsZero() && m.AcquirerKey == o.AcquirerKey
+		ours := m.Intent == o.Intent || m.Payment.IsZero() && (m.AcquirerKey == o.AcquirerKey || slices.Contains(family, m.AcquirerKey))
 		found = m.Merchant == o.Merchant && ours && standing(m)
 		return !found
 	})

@@ -268,9 +268,14 @@ func (w *World) lateRepeats() []string {
 
 func (j *judge) lateRepeat(p *pod, ref operation.Ref, was Told) {
 	w := j.w
-	created, known := w.Store.payments.by("payment_command", flow.CommandRef{Merchant: ref.Merchant, Kind: string(ref.Kind), Key: ref.Key})
+	command := flow.CommandRef{Merchant: ref.Merchant, Kind: string(ref.Kind), Key: ref.Key}
+	created, known := w.Store.payments.by("payment_command", command)
+	if joined, ok := w.Store.joined.get(command); !known && ok {
+		created, known = w.Store.payments.get(flow.Row{Merchant: joined.Merchant, ID: joined.Payment})
+		created.By = joined.By
+	}
 	if !known {
-		return // it joined another key's payment and created nothing
+		return // it was refused before anything was made
 	}
 	i, _ := w.Store.intents.get(flow.Row{Merchant: created.Merchant, ID: created.Intent})
 	b := &buyer{w: w, merchant: ref.Merchant, key: ref.Key, order: i.ClientReference, amount: created.Amount.Minor(), method: created.Method}

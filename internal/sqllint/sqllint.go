@@ -25,5 +25,6 @@ var Hapax = Rules{
 		"history":                "what was dropped leaves a trace (E4)",
 		"decision":               "who decided what and why (section 14)",
 		"payment_intent_version": "the identity of a command is kept for ever (K8)",
+		"joined_command":         "the identity of a command is kept for ever (K8)",
 	},
 }

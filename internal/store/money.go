@@ -38,10 +38,14 @@ func (t *tx) MovementByID(ctx context.Context, row flow.Row) (payment.Movement, 
 	return movement, true, t.fail("movement", err)
 }
 
-// MovementsOf implements flow.Tx.
+// MovementsOf implements flow.Tx. A row without an id names a merchant whose keys are looked for. Keys without any row are
+// a defect: the same text may be another merchant's key (PROTOCOL I-15).
 func (t *tx) MovementsOf(ctx context.Context, intents []flow.Row, keys []string) ([]payment.Movement, error) {
-	if len(intents) == 0 {
+	if len(intents) == 0 && len(keys) == 0 {
 		return nil, nil
+	}
+	if len(intents) == 0 {
+		return nil, t.fail("movements", errors.New("keys without a merchant"))
 	}
 	merchants, ids := rowColumns(intents)
 	rows, err := t.q.MovementsOf(ctx, dbgen.MovementsOfParams{Merchants: merchants, Intents: ids, AcquirerKeys: keys})
@@ -81,7 +85,7 @@ func (t *tx) InsertMovements(ctx context.Context, rows []payment.Movement) ([]bo
 	return present(rows, fresh, func(m row) id.ID { return m.ID }), t.fail("insert movements", err)
 }
 
-// SaveMovements implements flow.Tx. A movement that does not exist is a defect and fails.
+// SaveMovements implements flow.Tx. A movement that does not exist, or is not unapplied any more, fails.
 func (t *tx) SaveMovements(ctx context.Context, rows []payment.Movement) error {
 	if len(rows) == 0 {
 		return nil

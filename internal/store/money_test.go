@@ -52,6 +52,25 @@ func TestAMovementIsBookedOnce(t *testing.T) {
 	}
 	sameRows(t, "movement", got[0], m)
 	sameRows(t, "stray", got[2], stray)
+	ofMerchant := func(intents []flow.Row, keys ...string) (all []payment.Movement, err error) {
+		err = sh.s.InTx(t.Context(), "movements", func(ctx context.Context, tx flow.Tx) (err error) {
+			all, err = tx.MovementsOf(ctx, intents, keys)
+			return err
+		})
+		return all, err
+	}
+	if got, err := ofMerchant([]flow.Row{{Merchant: sh.merchant}}, st.payment.AcquirerKey); err != nil || len(got) != 1 || got[0].ID != stray.ID {
+		t.Errorf("by the key alone %+v, %v", got, err)
+	}
+	if got, err := ofMerchant([]flow.Row{{Merchant: newID()}}, st.payment.AcquirerKey); err != nil || len(got) != 0 {
+		t.Errorf("another merchant's %+v, %v", got, err)
+	}
+	if got, err := ofMerchant(nil); err != nil || len(got) != 0 {
+		t.Errorf("of nothing %+v, %v", got, err)
+	}
+	if _, err := ofMerchant(nil, st.payment.AcquirerKey); !errors.Is(err, operation.ErrNothingDone) {
+		t.Errorf("a key of any merchant: %v", err)
+	}
 
 	stray.Intent, stray.Payment, stray.State, stray.Cause = st.intent.ID, st.payment.ID, payment.Returned, ""
 	sh.tx(func(ctx context.Context, tx flow.Tx) error { return tx.SaveMovements(ctx, []payment.Movement{stray}) })
@@ -66,9 +85,16 @@ func TestAMovementIsBookedOnce(t *testing.T) {
 		}
 		return err
 	})
-	stray.ID = newID()
-	if err := sh.s.InTx(t.Context(), "save", func(ctx context.Context, tx flow.Tx) error { return tx.SaveMovements(ctx, []payment.Movement{stray}) }); !errors.Is(err, operation.ErrNothingDone) {
-		t.Errorf("a movement that does not exist: %v", err)
+	absent, again := stray, stray
+	absent.ID, again.State = newID(), payment.Applied
+	for what, m := range map[string]payment.Movement{"does not exist": absent, "was given back": again, "was applied": m} {
+		err := sh.s.InTx(t.Context(), "save", func(ctx context.Context, tx flow.Tx) error { return tx.SaveMovements(ctx, []payment.Movement{m}) })
+		if !errors.Is(err, operation.ErrNothingDone) {
+			t.Errorf("a movement that %s: %v", what, err)
+		}
+	}
+	if n := sh.count("movement", "state = 'returned'"); n != 1 {
+		t.Errorf("%d movements are given back, want 1", n)
 	}
 }
 

@@ -51,6 +51,27 @@ func (t *tx) InsertPayments(ctx context.Context, rows []payment.Payment) ([]bool
 	return present(rows, fresh, func(p row) id.ID { return p.ID }), t.fail("insert payments", err)
 }
 
+// InsertJoined implements flow.Tx (PROTOCOL K8). A command that is there already stays as it is.
+func (t *tx) InsertJoined(ctx context.Context, rows []flow.Joined) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	type row = flow.Joined
+	in := sorted(rows, func(a, b row) int { return compareRef(joinedRef(a), joinedRef(b)) })
+	return t.fail("insert joined commands", t.q.InsertJoined(ctx, dbgen.InsertJoinedParams{
+		Merchants:           column(in, func(j row) pgtype.UUID { return dbID(j.Merchant) }),
+		Kinds:               column(in, func(j row) string { return j.By.Kind }),
+		Keys:                column(in, func(j row) string { return j.By.Key }),
+		Fingerprints:        column(in, func(j row) []byte { return j.By.Fingerprint[:] }),
+		FingerprintVersions: column(in, func(j row) int16 { return int16(j.By.FPVersion) }),
+		Payments:            column(in, func(j row) pgtype.UUID { return dbID(j.Payment) }),
+	}))
+}
+
+func joinedRef(j flow.Joined) operation.Ref {
+	return operation.Ref{Merchant: j.Merchant, Kind: operation.Kind(j.By.Kind), Key: j.By.Key}
+}
+
 // PaymentsByCommand implements flow.Tx (PROTOCOL K8).
 func (t *tx) PaymentsByCommand(ctx context.Context, refs []flow.CommandRef) ([]payment.Payment, error) {
 	if len(refs) == 0 {
@@ -58,7 +79,15 @@ func (t *tx) PaymentsByCommand(ctx context.Context, refs []flow.CommandRef) ([]p
 	}
 	c := commandColumns(refs)
 	rows, err := t.q.PaymentsByCommand(ctx, dbgen.PaymentsByCommandParams{Merchants: c.merchants, Kinds: c.kinds, Keys: c.keys})
-	return t.payments("payments by command", rows, err)
+	if err != nil {
+		return nil, t.fail("payments by command", err)
+	}
+	payments, err := each(rows, func(r dbgen.PaymentsByCommandRow) (payment.Payment, error) {
+		p, err := domainPayment(r.Payment)
+		p.By = domainCommand(r.Kind, r.IdempotencyKey, r.Fingerprint, r.FingerprintVersion)
+		return p, err
+	})
+	return payments, t.fail("payments by command", err)
 }
 
 func (t *tx) payments(what string, rows []dbgen.Payment, err error) ([]payment.Payment, error) {

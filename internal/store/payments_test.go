@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/flow"
+	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/store"
@@ -175,5 +177,49 @@ func TestDuePaymentsMoveOn(t *testing.T) {
 				t.Errorf("after the postponement %v", got)
 			}
 		})
+	}
+}
+
+// A command that joined a live payment is known by that, with or without an operation (PROTOCOL K8).
+func TestJoinedCommandsOutliveTheirOperation(t *testing.T) {
+	sh := newShop(t)
+	st := sh.start("order-1")
+	joined := flow.Joined{Merchant: sh.merchant, Payment: st.payment.ID,
+		By: payment.Command{Kind: "create_payment", Key: "second", Fingerprint: [32]byte{9}, FPVersion: 2}}
+	third, other := joined, joined
+	third.By.Key, other.By.Fingerprint = "a third", [32]byte{10}
+	for _, rows := range [][]flow.Joined{{joined, third}, {other}, nil} { // what is there stays as it is
+		sh.tx(func(ctx context.Context, tx flow.Tx) error { return tx.InsertJoined(ctx, rows) })
+	}
+	ops := sh.claim("second")
+	sh.owner("UPDATE operation SET state = 'completed', answer_status = 201, completed_at = now(), expires_at = now() - interval '1 hour' WHERE idempotency_key = 'second'")
+	if n, err := sh.s.PurgeExpired(t.Context(), 10); err != nil || n != 1 {
+		t.Fatalf("purged %d, %v", n, err)
+	}
+	if _, found, err := sh.s.OperationByRef(t.Context(), ops[0].Ref); found || err != nil {
+		t.Fatalf("the operation: %v, %v", found, err)
+	}
+	sh.tx(func(ctx context.Context, tx flow.Tx) error {
+		ref := func(merchant id.ID, kind, key string) flow.CommandRef {
+			return flow.CommandRef{Merchant: merchant, Kind: kind, Key: key}
+		}
+		got, err := tx.PaymentsByCommand(ctx, []flow.CommandRef{ref(sh.merchant, "create_payment", "second"), ref(sh.merchant, "create_payment", st.payment.By.Key),
+			ref(sh.merchant, "capture", "a third"), ref(newID(), "create_payment", "second"), ref(sh.merchant, "create_payment", "unknown")})
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(got, func(a, b payment.Payment) int { return strings.Compare(a.By.Key, b.By.Key) })
+		if len(got) != 2 {
+			t.Fatalf("found %+v", got)
+		}
+		sameRows(t, "payment of its own command", got[0], st.payment, "CreatedAt", "UpdatedAt")
+		want := st.payment
+		want.By = joined.By
+		sameRows(t, "payment of a joined command", got[1], want, "CreatedAt", "UpdatedAt")
+		return nil
+	})
+	found, err := sh.s.Payments(t.Context(), sh.merchant, store.PaymentFilter{IdempotencyKey: "second"}, store.Page{Limit: 10})
+	if err != nil || len(found) != 1 || found[0].Payment.ID != st.payment.ID {
+		t.Errorf("by the joined key %+v, %v", found, err)
 	}
 }

@@ -28,7 +28,7 @@ func (t *tx) Permit(ctx context.Context, ask operation.PermitAsk) (operation.Per
 	row, err := t.q.GrantPermit(ctx, dbgen.GrantPermitParams{
 		Unsent: int32(ask.Unsent), PermitID: dbID(ask.PermitID), MerchantID: dbID(ask.Merchant), Kind: string(ask.Kind),
 		IdempotencyKey: ask.Key, Fence: ask.Fence, MaxEver: operation.MaxSendsEver, MaxSends: int32(ask.MaxSends),
-		CutOffUs: ask.CutOff.Microseconds(), ClientWaiting: ask.ClientWaiting, HeldOk: ask.HeldOK,
+		CutOffUs: ask.CutOff.Microseconds(), ClientWaiting: ask.ClientWaiting, HeldOk: ask.HeldOK, Family: ask.Family,
 	})
 	switch {
 	case err == nil:
@@ -43,7 +43,7 @@ func (t *tx) Permit(ctx context.Context, ask operation.PermitAsk) (operation.Per
 func (t *tx) whyDenied(ctx context.Context, ask operation.PermitAsk) (operation.PermitAnswer, error) {
 	why, err := t.q.WhyDenied(ctx, dbgen.WhyDeniedParams{
 		HeldOk: ask.HeldOK, ClientWaiting: ask.ClientWaiting, CutOffUs: ask.CutOff.Microseconds(), Unsent: int32(ask.Unsent),
-		MerchantID: dbID(ask.Merchant), Kind: string(ask.Kind), IdempotencyKey: ask.Key,
+		MerchantID: dbID(ask.Merchant), Kind: string(ask.Kind), IdempotencyKey: ask.Key, Family: ask.Family,
 	})
 	if err != nil {
 		return operation.PermitAnswer{}, t.fail("permit: why denied", err)

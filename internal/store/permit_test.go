@@ -63,9 +63,10 @@ func TestPermitIsDenied(t *testing.T) {
 			if m.Reference == "" {
 				m.Reference = "ch_1"
 			}
-			if m.AcquirerKey == "" {
+			switch m.AcquirerKey {
+			case "":
 				m.Intent, m.Payment = st.intent.ID, st.payment.ID
-			} else {
+			case "ours":
 				m.AcquirerKey = st.payment.AcquirerKey
 			}
 			sh.tx(func(ctx context.Context, tx flow.Tx) error {
@@ -104,15 +105,28 @@ func TestPermitIsDenied(t *testing.T) {
 			sh.owner("UPDATE operation SET send_until = now() - interval '1 second'")
 			ask.ClientWaiting = true
 		}, ""},
-		"intent expired":           {sql("UPDATE payment_intent SET pay_before = now() - interval '1 second'"), operation.DeniedExpired},
-		"conflict":                 {sql("UPDATE payment_intent SET conflict = true"), operation.DeniedMoney},
-		"applied money":            {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Applied}), operation.DeniedMoney},
-		"unapplied money":          {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Unapplied, Cause: "amount"}), operation.DeniedMoney},
-		"returned money":           {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Returned}), ""},
-		"a refund":                 {move(payment.Movement{Kind: acquirer.MovementRefund, State: payment.Applied}), ""},
-		"unattributed money":       {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Unapplied, Cause: "x", AcquirerKey: "ours"}), operation.DeniedMoney},
-		"unattributed, given back": {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Returned, AcquirerKey: "ours"}), ""},
-		"hold":                     {sql("UPDATE database_epoch SET held = true, epoch = 2, lost_from = now(), lost_to = now()"), operation.DeniedHold},
+		"intent expired":               {sql("UPDATE payment_intent SET pay_before = now() - interval '1 second'"), operation.DeniedExpired},
+		"conflict":                     {sql("UPDATE payment_intent SET conflict = true"), operation.DeniedMoney},
+		"applied money":                {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Applied}), operation.DeniedMoney},
+		"unapplied money":              {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Unapplied, Cause: "amount"}), operation.DeniedMoney},
+		"returned money":               {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Returned}), ""},
+		"a refund":                     {move(payment.Movement{Kind: acquirer.MovementRefund, State: payment.Applied}), ""},
+		"unattributed money":           {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Unapplied, Cause: "x", AcquirerKey: "ours"}), operation.DeniedMoney},
+		"unattributed, given back":     {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Returned, AcquirerKey: "ours"}), ""},
+		"a sibling's, not asked about": {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Unapplied, Cause: "x", AcquirerKey: "sibling"}), ""},
+		"a sibling's money": {func(sh *shop, st *started, ask *operation.PermitAsk) {
+			move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Unapplied, Cause: "x", AcquirerKey: "sibling"})(sh, st, ask)
+			ask.Family = []string{"elder", "sibling"}
+		}, operation.DeniedMoney},
+		"a sibling's, given back": {func(sh *shop, st *started, ask *operation.PermitAsk) {
+			move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Returned, AcquirerKey: "sibling"})(sh, st, ask)
+			ask.Family = []string{"sibling"}
+		}, ""},
+		"its own, beside a family": {func(sh *shop, st *started, ask *operation.PermitAsk) {
+			move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Unapplied, Cause: "x", AcquirerKey: "ours"})(sh, st, ask)
+			ask.Family = []string{"sibling"}
+		}, operation.DeniedMoney},
+		"hold": {sql("UPDATE database_epoch SET held = true, epoch = 2, lost_from = now(), lost_to = now()"), operation.DeniedHold},
 		"hold, from before, allowed": {func(sh *shop, _ *started, ask *operation.PermitAsk) {
 			sh.owner("UPDATE database_epoch SET held = true, epoch = 2, lost_from = now(), lost_to = now()")
 			ask.HeldOK = true // the row is of epoch 1

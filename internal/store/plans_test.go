@@ -26,6 +26,9 @@ func (sh *shop) pay(reference string) {
 		if _, err := tx.LockIntents(ctx, []flow.IntentRef{{Merchant: sh.merchant, ClientReference: reference}}); err != nil {
 			return err
 		}
+		if _, err := tx.PaymentsByCommand(ctx, []flow.CommandRef{{Merchant: sh.merchant, Kind: st.payment.By.Kind, Key: st.payment.By.Key}}); err != nil {
+			return err
+		}
 		if _, err := tx.LockPayments(ctx, []flow.Row{row(st.payment)}); err != nil {
 			return err
 		}

@@ -23,6 +23,10 @@ func TestTheSchemaRefuses(t *testing.T) {
 		return fmt.Sprintf("INSERT INTO movement (merchant_id, id, account_id, reference, kind, amount, currency, state%s) VALUES ('%s', '%s', '%s', 'r', 'charge', 1, 'EUR'%s)",
 			columns, sh.merchant, newID(), sh.account, values)
 	}
+	joined := func(payment, fingerprint string) string {
+		return fmt.Sprintf("INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id) VALUES ('%s', 'create_payment', 'k', %s, 1, '%s')",
+			sh.merchant, fingerprint, payment)
+	}
 	review := func(values string) string {
 		return fmt.Sprintf("INSERT INTO review (merchant_id, id, reason, payment_id, decided_at, decision) VALUES ('%s', '%s', 'no_proof', %s)", sh.merchant, newID(), values)
 	}
@@ -56,6 +60,8 @@ func TestTheSchemaRefuses(t *testing.T) {
 		{op(fmt.Sprintf("idempotency_key = 'free', id = '%s'", newID())) + " WHERE sends = 1", "operation_pkey"},
 		{insert("", ", 'unapplied'"), "movement_unapplied"},
 		{insert("", ", 'applied'"), "movement_applied"},
+		{joined(newID().String(), "sha256('x')"), "joined_command_merchant_id_payment_id_fkey"},
+		{joined(st.payment.ID.String(), "'\\x01'"), "joined_command_fingerprint_check"},
 		{review("NULL, NULL, NULL"), "review_subject"},
 		{review(fmt.Sprintf("'%s', now(), NULL", st.payment.ID)), "review_decided"},
 		{"UPDATE payment_intent SET pay_before = NULL", ""},
@@ -94,7 +100,7 @@ func TestRolesCannot(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, table := range []string{"ledger_entry", "evidence", "event", "history", "decision", "payment_intent_version"} {
+	for _, table := range []string{"ledger_entry", "evidence", "event", "history", "decision", "payment_intent_version", "joined_command"} {
 		denied(sh.db.Service(), "UPDATE "+table+" SET merchant_id = merchant_id")
 		denied(sh.db.Service(), "DELETE FROM "+table)
 	}

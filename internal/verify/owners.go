@@ -12,6 +12,7 @@ type link struct {
 var links = []link{
 	{"payment", "intent_id", "payment_intent", true},
 	{"payment_intent_version", "intent_id", "payment_intent", true},
+	{"joined_command", "payment_id", "payment", true},
 	{"operation", "intent_id", "payment_intent", true},
 	{"operation", "payment_id", "payment", true},
 	{"operation", "follows_id", "operation", false},

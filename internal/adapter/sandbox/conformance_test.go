@@ -74,6 +74,8 @@ func documented() []acquirertest.Answer {
 		{Lookup: true, Status: 200, Body: listJSON(declined), Outcome: acquirer.OutcomeDeclined},
 		{Lookup: true, Status: 200, Body: listJSON(declined, chargeJSON("succeeded", ""), declined), Outcome: acquirer.OutcomeSucceeded},
 		{Lookup: true, Status: 200, Body: listJSON(declined, chargeJSON("processing", ""), declined), Outcome: acquirer.OutcomePending},
+		{Lookup: true, Status: 200, Body: listJSON(many(1, 3)...), Outcome: acquirer.OutcomeSucceeded},
+		{Lookup: true, Status: 200, Body: listJSON(many(1, 10)...), Outcome: acquirer.OutcomeUnknown},
 		{Lookup: true, Status: 404, Body: errorJSON("not_found"), Outcome: acquirer.OutcomeNotFound},
 		{Lookup: true, Status: 422, Body: errorJSON("not_supported"), Outcome: acquirer.OutcomeUnknown},
 		{Lookup: true, Reference: "ch_1", Status: 200, Body: chargeJSON("succeeded", ""), Outcome: acquirer.OutcomeSucceeded},

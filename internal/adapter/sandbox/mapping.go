@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/acquirer/wire"
@@ -44,6 +45,7 @@ var table = []row{
 
 	{find, 200, "status succeeded", acquirer.OutcomeSucceeded, "found_succeeded"},
 	{find, 200, "several succeeded", acquirer.OutcomeSucceeded, "found_several_succeeded"},
+	{find, 200, "too many succeeded", acquirer.OutcomeUnknown, "found_too_many_succeeded"},
 	{find, 200, "status processing", acquirer.OutcomePending, "found_processing"},
 	{find, 200, "status declined", acquirer.OutcomeDeclined, "found_declined"},
 	{find, 404, "error not_found", acquirer.OutcomeNotFound, "not_found"},
@@ -112,7 +114,7 @@ func replyTo(to call, key string, res wire.Result) acquirer.Reply {
 	r.Reference, r.OurReference = c.id, c.reference
 	switch r.Outcome {
 	case acquirer.OutcomeSucceeded:
-		r.Amount = c.amount
+		r.Amount, r.Also = c.amount, alsoOf(c, r.RawHash)
 	case acquirer.OutcomeDeclined:
 		r.Code, r.Failure = c.reason, failureOf(c.reason)
 	case acquirer.OutcomeRejected:
@@ -122,6 +124,20 @@ func replyTo(to call, key string, res wire.Result) acquirer.Reply {
 	}
 	r.Message = acquirer.FailureCodes[r.Failure]
 	return r
+}
+
+// maxAlso bounds the movements of money that one answer can tell beside the first. An acquirer that executed one key more
+// often keeps no promise that anything could be concluded from.
+const maxAlso = 8
+
+// alsoOf makes replies of the further money that a list told, all by the same bytes.
+func alsoOf(c charge, raw [sha256.Size]byte) []acquirer.Reply {
+	var also []acquirer.Reply
+	for _, more := range c.also {
+		also = append(also, acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "found_succeeded", Reference: more.id,
+			OurReference: more.reference, Amount: more.amount, Answered: true, RawHash: raw})
+	}
+	return also
 }
 
 // unanswered maps a call without a complete answer, by the count of bytes alone. That a question was not sent says
@@ -201,7 +217,7 @@ func saysList(key string, raw json.RawMessage) (said string, best charge, ok boo
 	if err != nil || len(raws) == 0 {
 		return "", charge{}, false
 	}
-	succeeded := 0
+	var succeeded []charge
 	for _, raw := range raws {
 		members, err := object(raw)
 		if err != nil {
@@ -214,14 +230,18 @@ func saysList(key string, raw json.RawMessage) (said string, best charge, ok boo
 		if c.reference != key {
 			return "status " + c.status, c, true
 		}
-		if c.status == "succeeded" {
-			succeeded++
+		if c.status == "succeeded" && !slices.ContainsFunc(succeeded, func(s charge) bool { return s.id == c.id }) {
+			succeeded = append(succeeded, c)
 		}
 		if weight(c) > weight(best) || weight(c) == weight(best) && c.status == "declined" {
 			best = c
 		}
 	}
-	if succeeded > 1 {
+	switch n := len(succeeded); {
+	case n > 1+maxAlso:
+		return "too many succeeded", best, true
+	case n > 1:
+		best.also = succeeded[1:]
 		return "several succeeded", best, true
 	}
 	return "status " + best.status, best, true

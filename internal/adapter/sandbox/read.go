@@ -105,6 +105,7 @@ type charge struct {
 	id, reference, status string
 	reason                string // of a decline; empty when it cannot be stored
 	amount                money.Amount
+	also                  []charge // further money that was found under the same reference (PROTOCOL E5)
 }
 
 func readCharge(members map[string]json.RawMessage) (c charge, ok bool) {

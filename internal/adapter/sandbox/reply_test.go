@@ -55,6 +55,23 @@ func replaced(old, new string) string {
 	return strings.Replace(chargeJSON("succeeded", ""), old, new, 1)
 }
 
+// many are charges that took money, by the numbers of their ids.
+func many(first, last int) (charges []string) {
+	for n := first; n <= last; n++ {
+		charges = append(charges, replaced("ch_1", fmt.Sprint("ch_", n)))
+	}
+	return charges
+}
+
+// also is further money under the same reference.
+func also(ids ...string) (replies []acquirer.Reply) {
+	for _, id := range ids {
+		replies = append(replies, acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "found_succeeded", Reference: id,
+			OurReference: sampleKey, Amount: money.Must(18600, "KWD"), Answered: true})
+	}
+	return replies
+}
+
 // TestFieldsOfAReply reads what goes with an outcome.
 func TestFieldsOfAReply(t *testing.T) {
 	kwd := money.Must(18600, "KWD")
@@ -96,7 +113,16 @@ func TestFieldsOfAReply(t *testing.T) {
 		{"found twice", lookup(t, acquirer.Query{Key: sampleKey}, 200,
 			listJSON(chargeJSON("succeeded", ""), replaced("ch_1", "ch_2"))),
 			acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "found_several_succeeded", Reference: "ch_1",
-				OurReference: sampleKey, Amount: kwd}},
+				OurReference: sampleKey, Amount: kwd, Also: also("ch_2")}},
+		{"found often, among others", lookup(t, acquirer.Query{Key: sampleKey}, 200, listJSON(append([]string{
+			chargeJSON("declined", ""), chargeJSON("succeeded", ""), chargeJSON("processing", ""), chargeJSON("succeeded", "")}, many(2, 9)...)...)),
+			acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "found_several_succeeded", Reference: "ch_1",
+				OurReference: sampleKey, Amount: kwd, Also: also("ch_2", "ch_3", "ch_4", "ch_5", "ch_6", "ch_7", "ch_8", "ch_9")}},
+		{"found more often than can be told", lookup(t, acquirer.Query{Key: sampleKey}, 200, listJSON(many(1, 10)...)),
+			acquirer.Reply{Class: "found_too_many_succeeded"}},
+		{"found twice, one for another", lookup(t, acquirer.Query{Key: sampleKey}, 200,
+			listJSON(chargeJSON("succeeded", ""), strings.Replace(replaced("ch_1", "ch_2"), sampleKey, "other", 1))),
+			acquirer.Reply{Class: "other_reference"}},
 		{"found, but another", lookup(t, acquirer.Query{Key: sampleKey}, 200, listJSON(replaced(sampleKey, "other"))),
 			acquirer.Reply{Class: "other_reference"}},
 		{"found nothing, in a list", lookup(t, acquirer.Query{Key: sampleKey}, 200, listJSON()), acquirer.Reply{Class: "unreadable"}},
@@ -108,6 +134,9 @@ func TestFieldsOfAReply(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.want.Answered, tt.want.BytesWritten = true, 1
 			tt.want.RawHash = tt.got.RawHash // the kit holds the hash
+			for i := range tt.want.Also {
+				tt.want.Also[i].RawHash = tt.got.RawHash // the same bytes say it
+			}
 			if diff := cmp.Diff(tt.want, tt.got, cmp.Comparer(money.Amount.Equal)); diff != "" {
 				t.Error(diff)
 			}

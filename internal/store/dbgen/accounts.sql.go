@@ -115,7 +115,7 @@ func (q *Queries) ReplaceAccount(ctx context.Context, arg ReplaceAccountParams) 
 }
 
 const uncomparedAccounts = `-- name: UncomparedAccounts :many
-SELECT merchant_id, id, adapter, settings, secrets, paused, compared_epoch, created_at FROM acquirer_account WHERE NOT paused AND compared_epoch < $1 ORDER BY merchant_id, id LIMIT $2::int
+SELECT merchant_id, id, adapter, settings, secrets, paused, compared_epoch, created_at FROM acquirer_account WHERE compared_epoch < $1 ORDER BY merchant_id, id LIMIT $2::int
 `
 
 type UncomparedAccountsParams struct {
@@ -123,6 +123,7 @@ type UncomparedAccountsParams struct {
 	MaxRows int32
 }
 
+// Paused ones too: what they executed in the lost interval moved money all the same (PROTOCOL A8).
 func (q *Queries) UncomparedAccounts(ctx context.Context, arg UncomparedAccountsParams) ([]AcquirerAccount, error) {
 	rows, err := q.db.Query(ctx, uncomparedAccounts, arg.Epoch, arg.MaxRows)
 	if err != nil {

@@ -118,6 +118,16 @@ type History struct {
 	CreatedAt   pgtype.Timestamptz
 }
 
+type JoinedCommand struct {
+	MerchantID         pgtype.UUID
+	Kind               string
+	IdempotencyKey     string
+	Fingerprint        []byte
+	FingerprintVersion int16
+	PaymentID          pgtype.UUID
+	CreatedAt          pgtype.Timestamptz
+}
+
 type LedgerEntry struct {
 	MerchantID pgtype.UUID
 	TxKey      string

@@ -412,7 +412,7 @@ type MovementsOfParams struct {
 	AcquirerKeys []string
 }
 
-// Of the intents, and those that fit no payment yet but carry one of the keys.
+// Of the intents, and those that fit no payment yet but carry one of the keys. An intent without id names its merchant.
 func (q *Queries) MovementsOf(ctx context.Context, arg MovementsOfParams) ([]Movement, error) {
 	rows, err := q.db.Query(ctx, movementsOf, arg.Merchants, arg.Intents, arg.AcquirerKeys)
 	if err != nil {
@@ -453,7 +453,7 @@ const saveMovements = `-- name: SaveMovements :execrows
 UPDATE movement m SET state = t.state, cause = NULLIF(t.cause, ''), intent_id = t.intent_id, payment_id = t.payment_id, updated_at = now()
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id, unnest($3::text[]) AS state,
                unnest($4::text[]) AS cause, unnest($5::uuid[]) AS intent_id, unnest($6::uuid[]) AS payment_id) t
- WHERE m.merchant_id = t.merchant_id AND m.id = t.id
+ WHERE m.merchant_id = t.merchant_id AND m.id = t.id AND m.state = 'unapplied'
 `
 
 type SaveMovementsParams struct {
@@ -465,6 +465,7 @@ type SaveMovementsParams struct {
 	Payments  []pgtype.UUID
 }
 
+// Money is attributed or given back once: what somebody decided meanwhile is not decided again.
 func (q *Queries) SaveMovements(ctx context.Context, arg SaveMovementsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, saveMovements,
 		arg.Merchants,

@@ -251,6 +251,35 @@ func (q *Queries) DuePaymentsWaiting(ctx context.Context, arg DuePaymentsWaiting
 	return items, nil
 }
 
+const insertJoined = `-- name: InsertJoined :exec
+INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id)
+SELECT unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bytea[]),
+       unnest($5::smallint[]), unnest($6::uuid[])
+ON CONFLICT (merchant_id, kind, idempotency_key) DO NOTHING
+`
+
+type InsertJoinedParams struct {
+	Merchants           []pgtype.UUID
+	Kinds               []string
+	Keys                []string
+	Fingerprints        [][]byte
+	FingerprintVersions []int16
+	Payments            []pgtype.UUID
+}
+
+// The identity of a command that met a live payment is kept for ever (PROTOCOL K8).
+func (q *Queries) InsertJoined(ctx context.Context, arg InsertJoinedParams) error {
+	_, err := q.db.Exec(ctx, insertJoined,
+		arg.Merchants,
+		arg.Kinds,
+		arg.Keys,
+		arg.Fingerprints,
+		arg.FingerprintVersions,
+		arg.Payments,
+	)
+	return err
+}
+
 const insertPayments = `-- name: InsertPayments :many
 INSERT INTO payment (merchant_id, id, intent_id, n, flow, status, amount, currency, payment_method, account_id, acquirer_key,
                      failure_code, failure_message, refused_at, gate_open, due_at, version,
@@ -553,9 +582,17 @@ func (q *Queries) PaymentsByAcquirerReference(ctx context.Context, arg PaymentsB
 }
 
 const paymentsByCommand = `-- name: PaymentsByCommand :many
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at
-  FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS kind, unnest($3::text[]) AS idempotency_key) t
-  JOIN payment p ON p.merchant_id = t.merchant_id AND p.kind = t.kind AND p.idempotency_key = t.idempotency_key
+WITH t AS (
+  SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS kind, unnest($3::text[]) AS idempotency_key
+), c AS (
+  SELECT x.merchant_id, x.id, x.kind, x.idempotency_key, x.fingerprint, x.fingerprint_version
+    FROM t JOIN payment x ON x.merchant_id = t.merchant_id AND x.kind = t.kind AND x.idempotency_key = t.idempotency_key
+   UNION ALL
+  SELECT j.merchant_id, j.payment_id, j.kind, j.idempotency_key, j.fingerprint, j.fingerprint_version
+    FROM t JOIN joined_command j ON j.merchant_id = t.merchant_id AND j.kind = t.kind AND j.idempotency_key = t.idempotency_key
+)
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, c.kind, c.idempotency_key, c.fingerprint, c.fingerprint_version
+  FROM c JOIN payment p ON p.merchant_id = c.merchant_id AND p.id = c.id
 `
 
 type PaymentsByCommandParams struct {
@@ -564,43 +601,56 @@ type PaymentsByCommandParams struct {
 	Keys      []string
 }
 
-func (q *Queries) PaymentsByCommand(ctx context.Context, arg PaymentsByCommandParams) ([]Payment, error) {
+type PaymentsByCommandRow struct {
+	Payment            Payment
+	Kind               string
+	IdempotencyKey     string
+	Fingerprint        []byte
+	FingerprintVersion int16
+}
+
+// By the command that made it, or by one that joined it.
+func (q *Queries) PaymentsByCommand(ctx context.Context, arg PaymentsByCommandParams) ([]PaymentsByCommandRow, error) {
 	rows, err := q.db.Query(ctx, paymentsByCommand, arg.Merchants, arg.Kinds, arg.Keys)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []Payment
+	var items []PaymentsByCommandRow
 	for rows.Next() {
-		var i Payment
+		var i PaymentsByCommandRow
 		if err := rows.Scan(
-			&i.MerchantID,
-			&i.ID,
-			&i.IntentID,
-			&i.N,
-			&i.Flow,
-			&i.Status,
-			&i.Conflict,
-			&i.Amount,
-			&i.Currency,
-			&i.CapturedAmount,
-			&i.RefundedAmount,
-			&i.PaymentMethod,
-			&i.AccountID,
-			&i.AcquirerKey,
-			&i.AcquirerReference,
-			&i.FailureCode,
-			&i.FailureMessage,
-			&i.RefusedAt,
-			&i.GateOpen,
-			&i.DueAt,
-			&i.Version,
+			&i.Payment.MerchantID,
+			&i.Payment.ID,
+			&i.Payment.IntentID,
+			&i.Payment.N,
+			&i.Payment.Flow,
+			&i.Payment.Status,
+			&i.Payment.Conflict,
+			&i.Payment.Amount,
+			&i.Payment.Currency,
+			&i.Payment.CapturedAmount,
+			&i.Payment.RefundedAmount,
+			&i.Payment.PaymentMethod,
+			&i.Payment.AccountID,
+			&i.Payment.AcquirerKey,
+			&i.Payment.AcquirerReference,
+			&i.Payment.FailureCode,
+			&i.Payment.FailureMessage,
+			&i.Payment.RefusedAt,
+			&i.Payment.GateOpen,
+			&i.Payment.DueAt,
+			&i.Payment.Version,
+			&i.Payment.Kind,
+			&i.Payment.IdempotencyKey,
+			&i.Payment.Fingerprint,
+			&i.Payment.FingerprintVersion,
+			&i.Payment.CreatedAt,
+			&i.Payment.UpdatedAt,
 			&i.Kind,
 			&i.IdempotencyKey,
 			&i.Fingerprint,
 			&i.FingerprintVersion,
-			&i.CreatedAt,
-			&i.UpdatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -811,6 +861,10 @@ WITH f AS MATERIALIZED (
   SELECT o.merchant_id, o.payment_id FROM operation o
    WHERE o.merchant_id = $2 AND o.kind = 'create_payment' AND o.idempotency_key = $3::text
      AND o.payment_id IS NOT NULL AND ($4::uuid IS NULL OR o.payment_id < $4::uuid)
+   UNION
+  SELECT j.merchant_id, j.payment_id FROM joined_command j
+   WHERE j.merchant_id = $2 AND j.kind = 'create_payment' AND j.idempotency_key = $3::text
+     AND ($4::uuid IS NULL OR j.payment_id < $4::uuid)
    ORDER BY 2 DESC LIMIT $1::int
 )
 SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
@@ -831,7 +885,7 @@ type PaymentsByKeyRow struct {
 	PaymentIntent PaymentIntent
 }
 
-// By the command that made it, or by one that followed it to the same payment.
+// By the command that made it, or by one that joined it, whose operation may still follow it.
 func (q *Queries) PaymentsByKey(ctx context.Context, arg PaymentsByKeyParams) ([]PaymentsByKeyRow, error) {
 	rows, err := q.db.Query(ctx, paymentsByKey,
 		arg.MaxRows,

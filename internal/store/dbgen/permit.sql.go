@@ -27,9 +27,9 @@ UPDATE operation o
    AND (SELECT i.pay_before > now() AND NOT i.conflict FROM payment_intent i WHERE i.merchant_id = o.merchant_id AND i.id = o.intent_id)
    AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
                       AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
-   AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = o.acquirer_key
+   AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = ANY(array_append($11::text[], o.acquirer_key))
                       AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
-   AND (SELECT NOT e.held OR ($11::boolean AND o.epoch = e.epoch)
+   AND (SELECT NOT e.held OR ($12::boolean AND o.epoch = e.epoch)
             OR EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id AND a.compared_epoch >= e.epoch)
           FROM database_epoch e WHERE e.singleton)
 RETURNING o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost
@@ -46,6 +46,7 @@ type GrantPermitParams struct {
 	MaxSends       int32
 	CutOffUs       int64
 	ClientWaiting  bool
+	Family         []string
 	HeldOk         bool
 }
 
@@ -62,6 +63,7 @@ func (q *Queries) GrantPermit(ctx context.Context, arg GrantPermitParams) (Opera
 		arg.MaxSends,
 		arg.CutOffUs,
 		arg.ClientWaiting,
+		arg.Family,
 		arg.HeldOk,
 	)
 	var i Operation
@@ -132,21 +134,22 @@ SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerpr
        (COALESCE(i.conflict, true)
         OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
                       AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
-        OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = o.acquirer_key
+        OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = ANY(array_append($1::text[], o.acquirer_key))
                       AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned'))::boolean AS money_or_conflict,
-       (e.held AND NOT ($1::boolean AND o.epoch = e.epoch)
+       (e.held AND NOT ($2::boolean AND o.epoch = e.epoch)
         AND NOT EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id
                            AND a.compared_epoch >= e.epoch))::boolean AS on_hold,
-       (NOT $2::boolean AND o.send_until <= now())::boolean AS late,
-       (CASE WHEN $3::bigint = 0 THEN o.sends - o.unsent - $4::int > 0
-             ELSE o.first_permit_at + $3::bigint * interval '1 microsecond' <= now() END IS TRUE)::boolean AS cut_off
+       (NOT $3::boolean AND o.send_until <= now())::boolean AS late,
+       (CASE WHEN $4::bigint = 0 THEN o.sends - o.unsent - $5::int > 0
+             ELSE o.first_permit_at + $4::bigint * interval '1 microsecond' <= now() END IS TRUE)::boolean AS cut_off
   FROM operation o
   JOIN database_epoch e ON e.singleton
   LEFT JOIN payment_intent i ON i.merchant_id = o.merchant_id AND i.id = o.intent_id
- WHERE o.merchant_id = $5 AND o.kind = $6 AND o.idempotency_key = $7
+ WHERE o.merchant_id = $6 AND o.kind = $7 AND o.idempotency_key = $8
 `
 
 type WhyDeniedParams struct {
+	Family         []string
 	HeldOk         bool
 	ClientWaiting  bool
 	CutOffUs       int64
@@ -167,6 +170,7 @@ type WhyDeniedRow struct {
 
 func (q *Queries) WhyDenied(ctx context.Context, arg WhyDeniedParams) (WhyDeniedRow, error) {
 	row := q.db.QueryRow(ctx, whyDenied,
+		arg.Family,
 		arg.HeldOk,
 		arg.ClientWaiting,
 		arg.CutOffUs,

@@ -125,6 +125,20 @@ CREATE UNIQUE INDEX payment_one_live ON payment (merchant_id, intent_id) WHERE r
 -- acquirer_reference is learned on success: its index would cost each success a full update, so support searches movement.
 CREATE INDEX payment_due ON payment (merchant_id, due_at) WHERE due_at IS NOT NULL;
 
+-- A command that met a live payment made no row of its own: this is its identity, which outlives the operation (K8).
+CREATE TABLE joined_command (
+  merchant_id         uuid        NOT NULL,
+  -- Compared as bytes, as in operation: rows are inserted in the order of locks (P4).
+  kind                text        COLLATE "C" NOT NULL,
+  idempotency_key     text        COLLATE "C" NOT NULL,
+  fingerprint         bytea       NOT NULL CHECK (length(fingerprint) = 32),
+  fingerprint_version smallint    NOT NULL,
+  payment_id          uuid        NOT NULL,
+  created_at          timestamptz NOT NULL DEFAULT now(),
+  PRIMARY KEY (merchant_id, kind, idempotency_key),
+  FOREIGN KEY (merchant_id, payment_id) REFERENCES payment
+);
+
 CREATE TABLE operation (
   merchant_id         uuid        NOT NULL REFERENCES merchant,
   -- Compared as bytes, so that the order of locks is one and the same in SQL and in Go (P4).

@@ -42,7 +42,7 @@ SELECT * FROM database_epoch WHERE singleton FOR UPDATE;
 -- lint: across merchants: one row for the whole database
 UPDATE database_epoch SET held = false, changed_at = now()
  WHERE singleton AND held AND epoch = @epoch
-   AND NOT EXISTS (SELECT FROM acquirer_account a WHERE NOT a.paused AND a.compared_epoch < @epoch);
+   AND NOT EXISTS (SELECT FROM acquirer_account a WHERE a.compared_epoch < @epoch);
 
 -- name: ReadEpoch :one
 SELECT * FROM database_epoch WHERE singleton;

@@ -1,5 +1,5 @@
 -- name: MovementsOf :many
--- Of the intents, and those that fit no payment yet but carry one of the keys.
+-- Of the intents, and those that fit no payment yet but carry one of the keys. An intent without id names its merchant.
 SELECT m.*
   FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@intents::uuid[]) AS intent_id) t
   JOIN movement m ON m.merchant_id = t.merchant_id AND m.intent_id = t.intent_id
@@ -25,10 +25,11 @@ ON CONFLICT (merchant_id, account_id, reference, kind) DO NOTHING
 RETURNING id;
 
 -- name: SaveMovements :execrows
+-- Money is attributed or given back once: what somebody decided meanwhile is not decided again.
 UPDATE movement m SET state = t.state, cause = NULLIF(t.cause, ''), intent_id = t.intent_id, payment_id = t.payment_id, updated_at = now()
   FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state,
                unnest(@causes::text[]) AS cause, unnest(@intents::uuid[]) AS intent_id, unnest(@payments::uuid[]) AS payment_id) t
- WHERE m.merchant_id = t.merchant_id AND m.id = t.id;
+ WHERE m.merchant_id = t.merchant_id AND m.id = t.id AND m.state = 'unapplied';
 
 -- name: InsertEntries :exec
 -- Without ON CONFLICT: a key that exists already is a defect upstream (PROTOCOL section 11).

@@ -47,10 +47,26 @@ UPDATE payment p
                unnest(@gates::boolean[]) AS gate_open, unnest(@due::timestamptz[]) AS due_at, unnest(@versions::bigint[]) AS version) t
  WHERE p.merchant_id = t.merchant_id AND p.id = t.id AND p.status = t.expected_status AND p.version = t.expected_version;
 
+-- name: InsertJoined :exec
+-- The identity of a command that met a live payment is kept for ever (PROTOCOL K8).
+INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id)
+SELECT unnest(@merchants::uuid[]), unnest(@kinds::text[]), unnest(@keys::text[]), unnest(@fingerprints::bytea[]),
+       unnest(@fingerprint_versions::smallint[]), unnest(@payments::uuid[])
+ON CONFLICT (merchant_id, kind, idempotency_key) DO NOTHING;
+
 -- name: PaymentsByCommand :many
-SELECT p.*
-  FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS idempotency_key) t
-  JOIN payment p ON p.merchant_id = t.merchant_id AND p.kind = t.kind AND p.idempotency_key = t.idempotency_key;
+-- By the command that made it, or by one that joined it.
+WITH t AS (
+  SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS idempotency_key
+), c AS (
+  SELECT x.merchant_id, x.id, x.kind, x.idempotency_key, x.fingerprint, x.fingerprint_version
+    FROM t JOIN payment x ON x.merchant_id = t.merchant_id AND x.kind = t.kind AND x.idempotency_key = t.idempotency_key
+   UNION ALL
+  SELECT j.merchant_id, j.payment_id, j.kind, j.idempotency_key, j.fingerprint, j.fingerprint_version
+    FROM t JOIN joined_command j ON j.merchant_id = t.merchant_id AND j.kind = t.kind AND j.idempotency_key = t.idempotency_key
+)
+SELECT sqlc.embed(p), c.kind, c.idempotency_key, c.fingerprint, c.fingerprint_version
+  FROM c JOIN payment p ON p.merchant_id = c.merchant_id AND p.id = c.id;
 
 -- name: DuePayments :many
 -- lint: skip locked: across merchants, on one plain PostgreSQL only: Config.Distributed uses DuePaymentsWaiting
@@ -150,7 +166,7 @@ SELECT sqlc.embed(p), sqlc.embed(i)
  ORDER BY p.id DESC;
 
 -- name: PaymentsByKey :many
--- By the command that made it, or by one that followed it to the same payment.
+-- By the command that made it, or by one that joined it, whose operation may still follow it.
 WITH f AS MATERIALIZED (
   SELECT x.merchant_id, x.id FROM payment x
    WHERE x.merchant_id = @merchant_id AND x.kind = 'create_payment' AND x.idempotency_key = @idempotency_key::text
@@ -159,6 +175,10 @@ WITH f AS MATERIALIZED (
   SELECT o.merchant_id, o.payment_id FROM operation o
    WHERE o.merchant_id = @merchant_id AND o.kind = 'create_payment' AND o.idempotency_key = @idempotency_key::text
      AND o.payment_id IS NOT NULL AND (@before::uuid IS NULL OR o.payment_id < @before::uuid)
+   UNION
+  SELECT j.merchant_id, j.payment_id FROM joined_command j
+   WHERE j.merchant_id = @merchant_id AND j.kind = 'create_payment' AND j.idempotency_key = @idempotency_key::text
+     AND (@before::uuid IS NULL OR j.payment_id < @before::uuid)
    ORDER BY 2 DESC LIMIT @max_rows::int
 )
 SELECT sqlc.embed(p), sqlc.embed(i)

@@ -23,7 +23,7 @@ UPDATE operation o
    AND (SELECT i.pay_before > now() AND NOT i.conflict FROM payment_intent i WHERE i.merchant_id = o.merchant_id AND i.id = o.intent_id)
    AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
                       AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
-   AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = o.acquirer_key
+   AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = ANY(array_append(@family::text[], o.acquirer_key))
                       AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
    AND (SELECT NOT e.held OR (@held_ok::boolean AND o.epoch = e.epoch)
             OR EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id AND a.compared_epoch >= e.epoch)
@@ -36,7 +36,7 @@ SELECT sqlc.embed(o),
        (COALESCE(i.conflict, true)
         OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
                       AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
-        OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = o.acquirer_key
+        OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = ANY(array_append(@family::text[], o.acquirer_key))
                       AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned'))::boolean AS money_or_conflict,
        (e.held AND NOT (@held_ok::boolean AND o.epoch = e.epoch)
         AND NOT EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id
