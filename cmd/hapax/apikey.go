@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/auth"
@@ -88,7 +91,7 @@ type apikeyRotateCmd struct {
 	ofMerchant
 	Key     string        `arg:"" help:"Id of the old key: key_…"`
 	Overlap time.Duration `default:"24h" help:"How long the old key goes on."`
-	Name    string        `help:"What the new key is for."`
+	Name    string        `help:"What the new key is for. Default: what the old one is for."`
 }
 
 // Run makes a new key and lets the old one expire, in one transaction.
@@ -106,6 +109,13 @@ func (c apikeyRotateCmd) Run(t *tool) error {
 	if err != nil {
 		return err
 	}
+	was, err := c.rotatable(t, s, m, old)
+	if err != nil {
+		return err
+	}
+	if c.Name == "" {
+		c.Name = was.Name
+	}
 	key, text, hash := newKey(m)
 	if err := s.RotateAPIKey(t.ctx, m.ID, old, key, hash, c.Name, c.Overlap); err != nil {
 		return err
@@ -113,12 +123,42 @@ func (c apikeyRotateCmd) Run(t *tool) error {
 	return t.tellKey(m, key, text, map[string]any{"replaces": c.Key, "overlap_seconds": int64(c.Overlap.Seconds())})
 }
 
+// rotatable finds the old key. One that has ended has no overlap to offer: whoever used it needs a new key, not a rotation.
+func (c apikeyRotateCmd) rotatable(t *tool, s *store.Store, m store.Merchant, old id.ID) (store.APIKey, error) {
+	k, err := findKey(t, s, m, old)
+	if err != nil {
+		return k, err
+	}
+	f, err := s.Facts(t.ctx)
+	switch {
+	case err != nil:
+	case !k.RevokedAt.IsZero():
+		err = fmt.Errorf("%s was revoked at %s: make a new key with `hapax apikey add`", c.Key, stamp(k.RevokedAt))
+	case !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(f.Now):
+		err = fmt.Errorf("%s expired at %s: make a new key with `hapax apikey add`", c.Key, stamp(k.ExpiresAt))
+	}
+	return k, err
+}
+
+// findKey reads one key of a tenant; it fails with store.ErrNoSuchKey.
+func findKey(t *tool, s *store.Store, m store.Merchant, key id.ID) (store.APIKey, error) {
+	keys, err := s.APIKeys(t.ctx, m.ID)
+	if err != nil {
+		return store.APIKey{}, err
+	}
+	n := slices.IndexFunc(keys, func(k store.APIKey) bool { return k.ID == key })
+	if n < 0 {
+		return store.APIKey{}, store.ErrNoSuchKey
+	}
+	return keys[n], nil
+}
+
 type apikeyRevokeCmd struct {
 	ofMerchant
 	Key string `arg:"" help:"Id of the key: key_…"`
 }
 
-// Run ends a key at once.
+// Run ends a key at once. One that is revoked already is no error: it is what was asked for.
 func (c apikeyRevokeCmd) Run(t *tool) error {
 	key, err := parseID(keyPrefix, c.Key)
 	if err != nil {
@@ -133,8 +173,18 @@ func (c apikeyRevokeCmd) Run(t *tool) error {
 	if err != nil {
 		return err
 	}
-	if err := s.RevokeAPIKey(t.ctx, m.ID, key); err != nil {
+	err = s.RevokeAPIKey(t.ctx, m.ID, key)
+	again := errors.Is(err, store.ErrNoSuchKey)
+	if err != nil && !again {
 		return err
 	}
-	return t.tell(map[string]any{"ok": true, "revoked": c.Key}, c.Key+" is revoked")
+	k, err := findKey(t, s, m, key)
+	if err != nil {
+		return err
+	}
+	text := c.Key + " is revoked"
+	if again {
+		text = c.Key + " was revoked already, at " + stamp(k.RevokedAt)
+	}
+	return t.tell(map[string]any{"ok": true, "revoked": c.Key, "already": again, "revoked_at": stamp(k.RevokedAt)}, text)
 }

@@ -43,6 +43,12 @@ func (c devCmd) Run(t *tool) error {
 	if err != nil {
 		return err
 	}
+	unlock, err := t.lockDev(dir)
+	if err != nil {
+		t.stop(server)
+		return err
+	}
+	defer unlock()
 	defer t.stop(server)
 	if err := store.Migrate(t.ctx, server.URL(devdb.RoleOwner, devdb.Database)); err != nil {
 		return err
@@ -121,6 +127,28 @@ Stop with Ctrl-C.
 
 // memoryFile is where dev keeps what it remembers, in the data folder.
 const memoryFile = "dev.json"
+
+// lockFile is held by the one dev that runs on a data folder; the system lets go of it however that one ends.
+const lockFile = "dev.lock"
+
+// lockDev keeps a second dev away: two sandboxes on one register would be one acquirer with two memories.
+func (t *tool) lockDev(dir string) (unlock func(), err error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			err = fmt.Errorf("another `hapax dev` runs on %s: use it, stop it, or give this one a folder of its own with HAPAX_DATA_DIR", dir)
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		if err := f.Close(); err != nil {
+			fmt.Fprintln(t.err, "hapax:", err)
+		}
+	}, nil
+}
 
 // recall reads what an earlier start kept, and makes what is missing.
 func recall(dir string) (*remembered, error) {

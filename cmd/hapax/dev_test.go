@@ -99,6 +99,12 @@ func TestDevStartsStopsAndRemembers(t *testing.T) {
 	}
 	checkInvariants(t, first.hello.text("sandbox")) // a tool joins the running server
 	secretsAreKept(t, dir)
+	if told := hapax(t, exitCouldNot, "dev", "--listen", "127.0.0.1:0").text("error"); !strings.Contains(told, "another `hapax dev` runs on "+dir) {
+		t.Errorf("a second dev on the folder is told: %s", told)
+	}
+	if status, _ := get(t, first.hello.text("address")+"/readyz"); status != 200 {
+		t.Errorf("the second dev disturbed the first: %d", status)
+	}
 	first.end(t, syscall.SIGTERM)
 
 	second := startDev(t, binary, dir)

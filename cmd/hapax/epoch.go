@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/store"
@@ -60,7 +62,16 @@ type epochHoldCmd struct {
 
 // Run puts sends on hold.
 func (c epochHoldCmd) Run(t *tool) error {
-	return t.changeEpoch(func(s *store.Store) error { return s.HoldEpoch(t.ctx, c.Why, c.From) })
+	return t.changeEpoch(c.Why, func(s *store.Store) error {
+		f, err := s.Facts(t.ctx)
+		if err != nil {
+			return err
+		}
+		if c.From.After(f.Now) { // an interval that ends before it begins holds nothing, and would be compared at once
+			return fmt.Errorf("--from %s lies ahead: the database's clock shows %s; give the moment since when commits may be lost", stamp(c.From), stamp(f.Now))
+		}
+		return s.HoldEpoch(t.ctx, c.Why, c.From)
+	})
 }
 
 type epochAcknowledgeCmd struct {
@@ -70,7 +81,17 @@ type epochAcknowledgeCmd struct {
 
 // Run ends a hold.
 func (c epochAcknowledgeCmd) Run(t *tool) error {
-	return t.changeEpoch(func(s *store.Store) error { return s.AcknowledgeEpoch(t.ctx, c.Epoch, c.Why) })
+	return t.changeEpoch(c.Why, func(s *store.Store) error {
+		err := s.AcknowledgeEpoch(t.ctx, c.Epoch, c.Why)
+		if !errors.Is(err, store.ErrNotHeld) {
+			return err
+		}
+		e, readErr := s.Epoch(t.ctx)
+		if readErr == nil && e.Held {
+			return fmt.Errorf("epoch %d is on hold, not %d: look at it with `hapax epoch show` first", e.Epoch, c.Epoch)
+		}
+		return errors.Join(err, readErr)
+	})
 }
 
 type epochRestoredCmd struct {
@@ -79,11 +100,14 @@ type epochRestoredCmd struct {
 
 // Run begins a new epoch.
 func (c epochRestoredCmd) Run(t *tool) error {
-	return t.changeEpoch(func(s *store.Store) error { return s.EpochRestored(t.ctx, c.Why) })
+	return t.changeEpoch(c.Why, func(s *store.Store) error { return s.EpochRestored(t.ctx, c.Why) })
 }
 
 // changeEpoch changes it and shows what it is then; a hold is what was asked for here, not something found wrong.
-func (t *tool) changeEpoch(change func(*store.Store) error) error {
+func (t *tool) changeEpoch(why string, change func(*store.Store) error) error {
+	if strings.TrimSpace(why) == "" {
+		return errors.New("--why is empty: whoever reads the history wants the reason")
+	}
 	s, done, err := t.store()
 	if err != nil {
 		return err

@@ -55,6 +55,10 @@ func TestFromMerchantToVerify(t *testing.T) {
 	}
 	hapax(t, exitGood, "timeline", payment.text("acquirer_reference"), "--merchant", "corner shop")
 	hapax(t, exitFound, "timeline", "order-99")
+	if quoted := hapax(t, exitGood, "timeline", `"first"`).list("lines"); len(quoted) < 3 {
+		t.Errorf("the key as clients quote it: %v", quoted)
+	}
+	hapax(t, exitFound, "timeline", `"order-99"`)
 	checkInvariants(t, sandbox.address)
 	decideOne(t, server.address, apiKey)
 	checkInvariants(t, sandbox.address)
@@ -121,13 +125,28 @@ func decideOne(t *testing.T, address, apiKey string) {
 			t.Errorf("%s has no consequence", a.text("verdict"))
 		}
 	}
+	for where, verdicts := range map[string][]object{"list": reviews[0].list("allowed"), "show": shown.list("allowed")} {
+		if len(verdicts) != 1 || verdicts[0].text("verdict") != "returned" { // one minor unit more than was asked
+			t.Errorf("review %s allows %v", where, verdicts)
+		}
+	}
 	decide := []string{"review", "decide", review, "--verdict", "returned", "--person", "finance", "--reason", "given back in the acquirer's office"}
+	t.Setenv("HAPAX_SECOND_PERSON", "true")
+	for _, second := range []string{" ", "Finance", " finance "} {
+		if told := hapax(t, exitCouldNot, append(decide, "--with", second)...).text("error"); !strings.Contains(told, "second person") {
+			t.Errorf("with %q as the second person: %s", second, told)
+		}
+	}
+	t.Setenv("HAPAX_SECOND_PERSON", "false")
 	hapax(t, exitCouldNot, "review", "decide", review, "--verdict", "paid", "--person", "finance", "--reason", "no", "--reference", "x")
 	t.Setenv("HAPAX_SECRET_KEY", "") // whoever decides needs no secret of the acquirer
 	first := hapax(t, exitGood, decide...)
 	second := hapax(t, exitGood, decide...)
 	if first["replayed"] != false || second["replayed"] != true || first.text("idempotency_key") != second.text("idempotency_key") {
 		t.Errorf("a double click is %v and %v", first, second)
+	}
+	if _, log := plain(t, exitGood, decide...); log != "" {
+		t.Errorf("a tool logs what it says itself:\n%s", log)
 	}
 	hapax(t, exitCouldNot, append(decide[:len(decide)-1], "a second opinion")...)
 	if left := hapax(t, exitGood, "review", "list").list("reviews"); len(left) != 0 {
@@ -183,7 +202,50 @@ func TestKeysRotateWithOverlapAndEnd(t *testing.T) {
 		t.Error("a key is shown twice")
 	}
 	hapax(t, exitGood, "apikey", "revoke", "--merchant", test, rotated.text("id"))
-	hapax(t, exitCouldNot, "apikey", "revoke", "--merchant", test, rotated.text("id"))
+	if again := hapax(t, exitGood, "apikey", "revoke", "--merchant", test, rotated.text("id")); again["already"] != true || again.text("revoked_at") == "" {
+		t.Errorf("the second revocation says %v", again)
+	}
+	if out, _ := plain(t, exitGood, "apikey", "revoke", "--merchant", test, rotated.text("id")); !strings.Contains(out, "revoked already") {
+		t.Errorf("the third revocation says %s", out)
+	}
+	hapax(t, exitCouldNot, "apikey", "revoke", "--merchant", test, "key_"+strings.Repeat("0", 26))
+}
+
+// A new key takes over what the old one was for; one that has ended is not brought back.
+func TestOnlyALivingKeyIsRotated(t *testing.T) {
+	installed(t)
+	shop := hapax(t, exitGood, "merchant", "add", "--name", "shop").list("merchants")[0].text("id")
+	rotate := func(code int, key string, more ...string) object {
+		return hapax(t, code, append([]string{"apikey", "rotate", "--merchant", shop, key}, more...)...)
+	}
+	first := hapax(t, exitGood, "apikey", "add", "--merchant", shop, "--name", "checkout").text("id")
+	second := rotate(exitGood, first, "--overlap", "0s").text("id")
+	third := rotate(exitGood, second, "--name", "till").text("id")
+	keys := hapax(t, exitGood, "apikey", "list", "--merchant", shop).list("api_keys")
+	if len(keys) != 3 || keys[1].text("name") != "checkout" || keys[2].text("name") != "till" {
+		t.Errorf("the names are %v", keys)
+	}
+	if told := rotate(exitCouldNot, first).text("error"); !strings.Contains(told, "expired at") {
+		t.Errorf("an expired key: %s", told)
+	}
+	hapax(t, exitGood, "apikey", "revoke", "--merchant", shop, third)
+	if told := rotate(exitCouldNot, third).text("error"); !strings.Contains(told, "was revoked at") {
+		t.Errorf("a revoked key: %s", told)
+	}
+	if now := hapax(t, exitGood, "apikey", "list", "--merchant", shop).list("api_keys"); len(now) != 3 {
+		t.Errorf("a refused rotation made a key: %v", now)
+	}
+}
+
+func TestNamesAreRefusedInWords(t *testing.T) {
+	installed(t)
+	for name, want := range map[string]string{"": "empty", " \t": "empty", "a\nb": "control characters", "a\xff": "not text",
+		strings.Repeat("ы", maxName+1): "201 characters, more than 200"} {
+		if told := hapax(t, exitCouldNot, "merchant", "add", "--name="+name).text("error"); !strings.Contains(told, want) {
+			t.Errorf("%q: %s", name, told)
+		}
+	}
+	hapax(t, exitGood, "merchant", "add", "--name", strings.Repeat("ы", maxName))
 }
 
 func TestAccountsAreCheckedBeforeTheyAreStored(t *testing.T) {
@@ -284,11 +346,35 @@ func TestEpochIsHeldAndReleased(t *testing.T) {
 	if held["held"] != true || held["epoch"] == before["epoch"] || held.text("lost_from") == "" {
 		t.Errorf("after the hold: %v", held)
 	}
-	hapax(t, exitCouldNot, "epoch", "acknowledge", "1", "--why", "an old page was read")
+	if told := hapax(t, exitCouldNot, "epoch", "acknowledge", "1", "--why", "an old page was read").text("error"); !strings.Contains(told, "epoch 2 is on hold, not 1") {
+		t.Errorf("another epoch: %s", told)
+	}
 	hapax(t, exitGood, "epoch", "acknowledge", "2", "--why", "compared by hand")
 	hapax(t, exitGood, "epoch", "show")
 	hapax(t, exitGood, "epoch", "restored", "--why", "a dump")
 	hapax(t, exitFound, "epoch", "show")
+}
+
+// A hold whose interval ends before it begins would be compared, and end, at once.
+func TestEpochRefusesWhatHoldsNothing(t *testing.T) {
+	installed(t)
+	ahead, past := time.Now().Add(time.Hour).UTC().Format(time.RFC3339), time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)
+	if told := hapax(t, exitCouldNot, "epoch", "hold", "--why", "a typing error", "--from", ahead).text("error"); !strings.Contains(told, "lies ahead") {
+		t.Errorf("later than now: %s", told)
+	}
+	for _, args := range [][]string{{"hold", "--from", past}, {"acknowledge", "1"}, {"restored"}} {
+		for _, why := range []string{"", " \t"} {
+			if told := hapax(t, exitCouldNot, append(append([]string{"epoch"}, args...), "--why="+why)...).text("error"); !strings.Contains(told, "--why is empty") {
+				t.Errorf("%v with the reason %q: %s", args, why, told)
+			}
+		}
+	}
+	if now := hapax(t, exitGood, "epoch", "show"); now["epoch"] != float64(1) {
+		t.Errorf("a refused command made an epoch: %v", now)
+	}
+	if told := hapax(t, exitCouldNot, "epoch", "acknowledge", "1", "--why", "x").text("error"); !strings.Contains(told, "not on hold") {
+		t.Errorf("without a hold: %s", told)
+	}
 }
 
 func TestDoctorFindsWhatIsWrong(t *testing.T) {

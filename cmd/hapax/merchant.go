@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/hapaxpay/hapax/internal/auth"
 	"github.com/hapaxpay/hapax/internal/host"
@@ -23,8 +26,27 @@ type merchantAddCmd struct {
 	Limit int    `name:"requests-per-second" help:"Rate limit of each tenant; 0: HAPAX_RATE_LIMIT."`
 }
 
+// maxName bounds a merchant's name, in characters: the CHECK of its table.
+const maxName = 200
+
+// checkName refuses what the table would refuse, and what would disorder a list.
+func checkName(name string) error {
+	switch {
+	case strings.TrimSpace(name) == "":
+		return errors.New("--name is empty")
+	case strings.ContainsRune(name, utf8.RuneError) || strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("--name holds control characters, or is not text")
+	case utf8.RuneCountInString(name) > maxName:
+		return fmt.Errorf("--name has %d characters, more than %d", utf8.RuneCountInString(name), maxName)
+	}
+	return nil
+}
+
 // Run adds the tenants.
 func (c merchantAddCmd) Run(t *tool) error {
+	if err := checkName(c.Name); err != nil {
+		return err
+	}
 	s, done, err := t.store()
 	if err != nil {
 		return err

@@ -20,11 +20,8 @@ import (
 	"github.com/hapaxpay/hapax/internal/timeline"
 )
 
-// Limits of the queue as it is listed.
-const (
-	reviewPage = 100
-	maxReviews = 1000
-)
+// maxReviews bounds the queue as it is listed.
+const maxReviews = 1000
 
 type reviewCmd struct {
 	List   reviewListCmd   `cmd:"" help:"What waits for a person, the oldest first."`
@@ -53,37 +50,96 @@ func (c reviewListCmd) Run(t *tool) error {
 	if err != nil {
 		return err
 	}
+	waiting, err := s.Backlog(t.ctx)
+	if err != nil {
+		return err
+	}
 	slices.SortFunc(open, func(a, b payment.Review) int { return a.OpenedAt.Compare(b.OpenedAt) })
 	open = open[:min(len(open), limit)]
+	queue, err := withVerdicts(t.ctx, s, open)
+	if err != nil {
+		return err
+	}
+	return t.tellQueue(queue, max(0, waiting.OpenReviews-int64(len(open))))
+}
+
+// tellQueue prints the queue, and how many more entries wait.
+func (t *tool) tellQueue(queue []entry, more int64) error {
 	objects := []map[string]any{}
 	var rows [][]string
 	now := time.Now()
-	for _, r := range open {
-		objects = append(objects, reviewObject(r, now))
-		rows = append(rows, []string{r.ID.Text(id.Review), age(r, now).String(), string(r.Reason), strings.Join(flow.Allowed[r.Reason], ", "),
-			r.Payment.Text(id.Payment), r.Merchant.Text(id.Merchant)})
+	for _, e := range queue {
+		objects = append(objects, reviewObject(e, now))
+		rows = append(rows, []string{e.ID.Text(id.Review), age(e.Review, now).String(), string(e.Reason), strings.Join(e.allowed, ", "),
+			e.Payment.Text(id.Payment), e.Merchant.Text(id.Merchant)})
 	}
-	return t.tellList("reviews", objects, "REVIEW\tAGE\tREASON\tALLOWED VERDICTS\tPAYMENT\tMERCHANT", rows)
+	if t.json {
+		return t.print(map[string]any{"ok": true, "reviews": objects, "has_more": more > 0})
+	}
+	err := t.table("REVIEW\tAGE\tREASON\tALLOWED VERDICTS\tPAYMENT\tMERCHANT", rows)
+	if err == nil && more > 0 {
+		_, err = fmt.Fprintf(t.out, "%d more; see --limit, at most %d\n", more, maxReviews)
+	}
+	return err
+}
+
+// withVerdicts adds what may be decided about each entry.
+func withVerdicts(ctx context.Context, s *store.Store, open []payment.Review) (queue []entry, err error) {
+	var payments, intents []flow.Row
+	for _, r := range open {
+		if slices.Contains(flow.Allowed[r.Reason], flow.VerdictApply) {
+			payments = append(payments, flow.Row{Merchant: r.Merchant, ID: r.Payment})
+			intents = append(intents, flow.Row{Merchant: r.Merchant, ID: r.Intent})
+		}
+	}
+	var asked []flow.Attempt
+	var moved []payment.Movement
+	err = s.InTx(ctx, "verdicts", func(ctx context.Context, tx flow.Tx) (err error) {
+		if asked, err = tx.ReadPayments(ctx, payments); err != nil {
+			return err
+		}
+		moved, err = tx.MovementsOf(ctx, intents, nil)
+		return err
+	})
+	for _, r := range open {
+		queue = append(queue, entry{Review: r, allowed: allowed(r, asked, moved)})
+	}
+	return queue, err
+}
+
+// allowed lists the verdicts that fit the reason, without those that would be refused as things stand: money above what
+// was asked, in another currency, or for an order that has its money already, cannot be applied.
+func allowed(r payment.Review, asked []flow.Attempt, moved []payment.Movement) []string {
+	fits := func(m payment.Movement) bool {
+		return m.ID == r.Movement && m.State == payment.Unapplied && slices.ContainsFunc(asked, func(a flow.Attempt) bool {
+			return a.Payment.ID == r.Payment && a.Payment.Amount.Currency() == m.Amount.Currency() && a.Payment.Amount.Minor() >= m.Amount.Minor()
+		})
+	}
+	has := func(m payment.Movement) bool { return m.Intent == r.Intent && m.State == payment.Applied }
+	return slices.DeleteFunc(slices.Clone(flow.Allowed[r.Reason]), func(v string) bool {
+		return v == flow.VerdictApply && (!slices.ContainsFunc(moved, fits) || slices.ContainsFunc(moved, has))
+	})
 }
 
 func age(r payment.Review, now time.Time) time.Duration {
 	return max(0, now.Sub(r.OpenedAt)).Round(time.Second)
 }
 
-func reviewObject(r payment.Review, now time.Time) map[string]any {
+func reviewObject(r entry, now time.Time) map[string]any {
 	allowed := []map[string]any{}
-	for _, v := range flow.Allowed[r.Reason] {
+	for _, v := range r.allowed {
 		allowed = append(allowed, map[string]any{"verdict": v, "consequence": flow.Consequence[v]})
 	}
 	return map[string]any{"id": r.ID.Text(id.Review), "merchant": r.Merchant.Text(id.Merchant), "payment_intent": r.Intent.Text(id.Intent),
 		"payment": r.Payment.Text(id.Payment), "movement": r.Movement.Text(id.Movement), "reason": r.Reason, "detail": r.Detail,
-		"opened_at": stamp(r.OpenedAt), "age_seconds": seconds(age(r, now)), "decided_at": stamp(r.DecidedAt), "decision": r.Decision, "allowed": allowed}
+		"opened_at": stamp(r.OpenedAt), "age_seconds": seconds(age(r.Review, now)), "decided_at": stamp(r.DecidedAt), "decision": r.Decision, "allowed": allowed}
 }
 
 // entry is a review with all that belongs to it.
 type entry struct {
 	payment.Review
 	decisions []flow.Decision
+	allowed   []string // verdicts
 }
 
 // findReview looks for the entry among all tenants.
@@ -176,11 +232,18 @@ func (c reviewShowCmd) Run(t *tool) error {
 	if err != nil {
 		return err
 	}
+	if e.DecidedAt.IsZero() {
+		queue, err := withVerdicts(t.ctx, s, []payment.Review{e.Review})
+		if err != nil {
+			return err
+		}
+		e.allowed = queue[0].allowed
+	}
 	stories, err := t.stories(service, c.Review, e.Merchant)
 	if err != nil {
 		return err
 	}
-	object := reviewObject(e.Review, time.Now())
+	object := reviewObject(e, time.Now())
 	object["ok"], object["decisions"] = true, decisionObjects(e.decisions)
 	if object["timeline"], err = linesOf(stories); err != nil {
 		return err
@@ -208,7 +271,7 @@ func reviewText(e entry) string {
 	}
 	if e.DecidedAt.IsZero() {
 		b.WriteString("\nallowed verdicts:\n")
-		for _, v := range flow.Allowed[e.Reason] {
+		for _, v := range e.allowed {
 			fmt.Fprintf(&b, "  %-13s %s\n", v, flow.Consequence[v])
 		}
 	} else if len(e.decisions) == 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hapaxpay/hapax/internal/httpapi"
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/timeline"
 )
@@ -56,13 +57,23 @@ func (c timelineCmd) tenant(t *tool, url string) (id.ID, error) {
 	return m.ID, err
 }
 
+// stories finds by the query as it stands, and where that is nothing and the query is a key in the quotes in which
+// clients send it, by its content.
 func (t *tool) stories(url, query string, only id.ID) ([]timeline.Story, error) {
 	pool, err := t.pool(url)
 	if err != nil {
 		return nil, err
 	}
 	defer pool.Close()
-	return timeline.Find(t.ctx, pool, query, only)
+	found, err := timeline.Find(t.ctx, pool, query, only)
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	key, refused := httpapi.ParseKey(query)
+	if refused != nil || key == query {
+		return nil, nil
+	}
+	return timeline.Find(t.ctx, pool, key, only)
 }
 
 // linesOf gives the lines of stories as timeline --json prints them.

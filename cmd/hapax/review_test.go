@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hapaxpay/hapax/internal/flow"
+	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/payment"
+	"github.com/hapaxpay/hapax/money"
+)
+
+// What is offered is what would be taken: money is applied only in the payment's currency, up to what was asked, once.
+func TestApplyIsOfferedWhereItFits(t *testing.T) {
+	intent, pay, moved := id.ID{1}, id.ID{2}, id.ID{3}
+	r := payment.Review{Intent: intent, Payment: pay, Movement: moved, Reason: payment.ReviewAmountMismatch}
+	asked := []flow.Attempt{{Payment: payment.Payment{ID: pay, Intent: intent, Amount: money.Must(500, "KZT")}}}
+	base := payment.Movement{ID: moved, Intent: intent, Payment: pay, Amount: money.Must(500, "KZT"), State: payment.Unapplied}
+	for name, c := range map[string]struct {
+		change func(*payment.Movement)
+		more   []payment.Movement
+		want   string
+	}{
+		"as asked":         {func(*payment.Movement) {}, nil, "apply returned"},
+		"less":             {func(m *payment.Movement) { m.Amount = money.Must(499, "KZT") }, nil, "apply returned"},
+		"more":             {func(m *payment.Movement) { m.Amount = money.Must(501, "KZT") }, nil, "returned"},
+		"another currency": {func(m *payment.Movement) { m.Amount = money.Must(5, "USD") }, nil, "returned"},
+		"returned already": {func(m *payment.Movement) { m.State = payment.Returned }, nil, "returned"},
+		"paid already": {func(*payment.Movement) {}, []payment.Movement{
+			{ID: id.ID{4}, Intent: intent, Amount: money.Must(500, "KZT"), State: payment.Applied}}, "returned"},
+		"another order is paid": {func(*payment.Movement) {}, []payment.Movement{
+			{ID: id.ID{4}, Intent: id.ID{9}, Amount: money.Must(500, "KZT"), State: payment.Applied}}, "apply returned"},
+	} {
+		m := base
+		c.change(&m)
+		if got := strings.Join(allowed(r, asked, append(c.more, m)), " "); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	r.Reason = payment.ReviewNoProof
+	if got := allowed(r, nil, nil); len(got) != len(flow.Allowed[r.Reason]) {
+		t.Errorf("without money: %v", got)
+	}
+}
+
+// A queue that is cut says so.
+func TestTheRestOfTheQueueIsTold(t *testing.T) {
+	installed(t)
+	sandbox := startSandbox(t)
+	apiKey := shopOf(t, sandbox.address)
+	server := start(t, "serve", "--listen", "127.0.0.1:0")
+	for n := range 3 {
+		body := fmt.Sprintf(`{"amount":100,"currency":"KZT","client_reference":"order-%d","payment_method":"pm_wrong_amount"}`, n)
+		if status, told := pay(t, server.address, apiKey, fmt.Sprint("key-", n), body); status != 202 {
+			t.Fatalf("%d %v", status, told)
+		}
+	}
+	cut := hapax(t, exitGood, "review", "list", "--limit", "1")
+	if cut["has_more"] != true || len(cut.list("reviews")) != 1 {
+		t.Errorf("the first of three: %v", cut)
+	}
+	if out, _ := plain(t, exitGood, "review", "list", "--limit", "1"); !strings.Contains(out, "\n2 more;") {
+		t.Errorf("nobody learns of the rest:\n%s", out)
+	}
+	if whole := hapax(t, exitGood, "review", "list", "--limit", "3"); whole["has_more"] != false || len(whole.list("reviews")) != 3 {
+		t.Errorf("all three: %v", whole)
+	}
+	if out, _ := plain(t, exitGood, "review", "list"); strings.Contains(out, " more;") {
+		t.Errorf("there are no more:\n%s", out)
+	}
+}
