@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/evidence"
@@ -125,7 +126,7 @@ func (k *decideReview) check(c DecideReviewCommand, r payment.Review, found bool
 		return problem.New(problem.InvalidValue, "A decision has a reason.").On("reason")
 	case c.Verdict == VerdictPaid && c.Reference == "":
 		return problem.New(problem.InvalidValue, "To say that it is paid, give the acquirer's reference.").On("reference")
-	case k.f.cfg.SecondPerson && c.Verdict != VerdictAskAgain && (c.Second == "" || c.Second == c.Person):
+	case k.f.cfg.SecondPerson && c.Verdict != VerdictAskAgain && (strings.TrimSpace(c.Second) == "" || strings.EqualFold(strings.TrimSpace(c.Second), strings.TrimSpace(c.Person))):
 		return problem.New(problem.InvalidValue, "This decision needs a second person.").On("second_person")
 	}
 	for _, v := range Allowed[r.Reason] {
