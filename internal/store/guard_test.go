@@ -96,6 +96,30 @@ func TestAnotherServerBeginsAnEpoch(t *testing.T) {
 	}
 }
 
+// The new server's clock may lie far behind: the interval goes on to when the old one was last seen.
+func TestAServerWhoseClockLiesBehindBeginsAnEpoch(t *testing.T) {
+	for name, begin := range map[string]func(*shop){
+		"failover": func(sh *shop) {
+			sh.owner("UPDATE database_epoch SET timeline = timeline + 1, seen_at = now() + interval '1 hour'")
+		},
+		"restored": func(sh *shop) {
+			sh.owner("UPDATE database_epoch SET seen_at = now() + interval '1 hour'")
+			if err := sh.s.EpochRestored(t.Context(), "a copy"); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sh := newShop(t)
+			begin(sh)
+			g := sh.mustGuard()
+			if ahead := g.LostTo.Sub(g.Now); !g.Held || ahead < 59*time.Minute || ahead > time.Hour {
+				t.Errorf("got %+v, the end lies %v ahead", g, ahead)
+			}
+		})
+	}
+}
+
 func TestReplicasBeginOneEpoch(t *testing.T) {
 	sh := newShop(t)
 	other := &shop{t: t, db: sh.db, s: again(t, sh.db)}

@@ -67,6 +67,7 @@ func TestTheSchemaRefuses(t *testing.T) {
 		{"UPDATE payment_intent SET pay_before = NULL", ""},
 		{"UPDATE payment_intent SET client_reference = ''", "payment_intent_client_reference_check"},
 		{"UPDATE database_epoch SET held = true", "epoch_interval"},
+		{"UPDATE database_epoch SET lost_from = now(), lost_to = now() - interval '1 second'", "epoch_order"},
 		{"INSERT INTO database_epoch SELECT false, epoch, system_identifier, timeline FROM database_epoch", "database_epoch_singleton_check"},
 		{"DELETE FROM payment_intent", "payment_intent_version_merchant_id_intent_id_fkey|payment_merchant_id_intent_id_fkey"},
 	} {

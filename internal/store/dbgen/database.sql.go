@@ -63,7 +63,7 @@ const advanceEpoch = `-- name: AdvanceEpoch :execrows
 UPDATE database_epoch
    SET epoch = epoch + 1, held = true, held_why = $1::text,
        lost_from = LEAST(seen_at - $2::bigint * interval '1 microsecond', CASE WHEN held THEN lost_from END),
-       lost_to = now(), seen_at = now(), changed_at = now(),
+       lost_to = GREATEST(seen_at, now()), seen_at = now(), changed_at = now(),
        system_identifier = $3::text, timeline = $4::int
  WHERE singleton AND epoch = $5 AND system_identifier = $6 AND timeline = $7
 `
@@ -275,7 +275,7 @@ const restoreEpoch = `-- name: RestoreEpoch :execrows
 UPDATE database_epoch
    SET epoch = GREATEST(epoch + 1, extract(epoch FROM now())::bigint), held = true, held_why = $1::text,
        lost_from = LEAST(seen_at - $2::bigint * interval '1 microsecond', CASE WHEN held THEN lost_from END),
-       lost_to = now(), seen_at = now(), changed_at = now(),
+       lost_to = GREATEST(seen_at, now()), seen_at = now(), changed_at = now(),
        system_identifier = $3::text, timeline = $4::int
  WHERE singleton
 `

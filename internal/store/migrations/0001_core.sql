@@ -354,7 +354,8 @@ CREATE TABLE database_epoch (
   lost_to           timestamptz,
   seen_at           timestamptz NOT NULL DEFAULT now(), -- the last time that a replica found all well
   changed_at        timestamptz NOT NULL DEFAULT now(),
-  CONSTRAINT epoch_interval CHECK (NOT held OR (lost_from IS NOT NULL AND lost_to IS NOT NULL))
+  CONSTRAINT epoch_interval CHECK (NOT held OR (lost_from IS NOT NULL AND lost_to IS NOT NULL)),
+  CONSTRAINT epoch_order CHECK (lost_from <= lost_to) -- the other way round nothing would be compared
 );
 
 -- Roles: the owner migrates; the service cannot change what is written once; the console reads.

@@ -20,7 +20,7 @@ ON CONFLICT (singleton) DO NOTHING;
 UPDATE database_epoch
    SET epoch = epoch + 1, held = true, held_why = @why::text,
        lost_from = LEAST(seen_at - sqlc.arg(margin_us)::bigint * interval '1 microsecond', CASE WHEN held THEN lost_from END),
-       lost_to = now(), seen_at = now(), changed_at = now(),
+       lost_to = GREATEST(seen_at, now()), seen_at = now(), changed_at = now(),
        system_identifier = @system_identifier::text, timeline = @timeline::int
  WHERE singleton AND epoch = @old_epoch AND system_identifier = @old_system_identifier AND timeline = @old_timeline;
 
@@ -53,7 +53,7 @@ SELECT * FROM database_epoch WHERE singleton;
 UPDATE database_epoch
    SET epoch = GREATEST(epoch + 1, extract(epoch FROM now())::bigint), held = true, held_why = @why::text,
        lost_from = LEAST(seen_at - sqlc.arg(margin_us)::bigint * interval '1 microsecond', CASE WHEN held THEN lost_from END),
-       lost_to = now(), seen_at = now(), changed_at = now(),
+       lost_to = GREATEST(seen_at, now()), seen_at = now(), changed_at = now(),
        system_identifier = @system_identifier::text, timeline = @timeline::int
  WHERE singleton;
 
