@@ -37,8 +37,11 @@ func (t *tool) tellReport(r doctor.Report) error {
 	rows := make([][]string, len(r.Checks))
 	for n, c := range r.Checks {
 		verdict := "ok"
-		if !c.OK {
+		switch {
+		case !c.OK:
 			verdict = "WRONG"
+		case c.Warn:
+			verdict = "warn"
 		}
 		rows[n] = []string{verdict, c.Name, c.Found, c.Advice}
 	}

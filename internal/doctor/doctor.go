@@ -29,6 +29,7 @@ const (
 type Check struct {
 	Name  string `json:"name"`
 	OK    bool   `json:"ok"`
+	Warn  bool   `json:"warn,omitempty"` // nothing is broken, and something should still be done
 	Found string `json:"found"`
 	// Advice says what to do about it, or what a good finding still means; empty: nothing.
 	Advice string `json:"advice,omitempty"`
@@ -59,7 +60,11 @@ func Look(ctx context.Context, cfg store.Config, configured store.PoolMode) (Rep
 	} else if through {
 		f.PoolMode = store.PoolTransaction
 	}
-	return Judge(f, Moment{before, after}, configured), nil
+	rights, err := rightsOf(ctx, cfg.URL)
+	if err != nil {
+		return Report{}, err
+	}
+	return report(append(Judge(f, Moment{before, after}, configured).Checks, role(f.Role, rights))), nil
 }
 
 // Moment is when this machine asked and when it had the answer; the server's time lies between them if the clocks agree.

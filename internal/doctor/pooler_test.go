@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/hapaxpay/hapax/internal/app"
@@ -40,6 +41,21 @@ func pooling(t *testing.T, r *rig.Rig, configured store.PoolMode) doctor.Check {
 	}
 	t.Fatalf("pooling was not looked at: %+v", report)
 	return doctor.Check{}
+}
+
+// Whoever could rewrite the ledger should not serve; it is no fault of the database.
+func TestARoleThatMayTooMuchIsWarnedOf(t *testing.T) {
+	db := dbtest.Open(t)
+	for at, want := range map[string]string{db.Service(): "", db.Owner(): "the schema's owner", db.Superuser(): "a superuser"} {
+		report, err := doctor.Look(t.Context(), store.Config{URL: at}, store.PoolDetect)
+		if err != nil || !report.OK {
+			t.Fatalf("%+v %v", report, err)
+		}
+		last := report.Checks[len(report.Checks)-1]
+		if last.Name != "role" || last.Warn != (want != "") || !strings.HasSuffix(last.Found, want) || strings.Contains(last.Advice, "hapax_service") != last.Warn {
+			t.Errorf("%s: %+v", want, last)
+		}
+	}
 }
 
 func TestADatabaseThatWasNeverMigrated(t *testing.T) {
