@@ -2,6 +2,8 @@ package flow
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer"
@@ -9,6 +11,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/evidence"
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/payment"
 )
 
 // findings are what a call learned: the result that Call hands to Record.
@@ -30,8 +33,7 @@ func (k *createPayment) Call(ctx context.Context, w *operation.Work) (operation.
 	if !ok {
 		var err error
 		if r, err = k.f.routeFor(ctx, w.Op.Merchant, w.Op.Account); err != nil {
-			// The account cannot be used now: nothing was asked, the operation stays due.
-			return findings{notBefore: unusableAccount}, nil
+			return k.unusable(ctx, w, err)
 		}
 	}
 	c := &caller{f: k.f, w: w, adapter: r.adapter, out: findings{contract: k.f.contract(r.adapter)}}
@@ -45,6 +47,22 @@ func (k *createPayment) Call(ctx context.Context, w *operation.Work) (operation.
 }
 
 const unusableAccount = time.Minute
+
+// unusable stands in for a call where the account cannot be used: the operation stays due, and by the strictest
+// contract, since none can be read, it reaches a person in the end.
+func (k *createPayment) unusable(ctx context.Context, w *operation.Work, err error) (operation.Result, error) {
+	c := &caller{f: k.f, w: w}
+	if errors.Is(err, errUnusable) {
+		if err := c.follow(ctx, acquirer.Reply{Outcome: acquirer.OutcomeUnknown, Class: "account_unusable"}, false); err != nil {
+			return nil, err
+		}
+	}
+	c.out.notBefore = unusableAccount
+	return c.out, nil
+}
+
+// errUnusable says that an account has no adapter that can be used: gone, or its settings or secrets cannot be read.
+var errUnusable = errors.New("the acquirer account cannot be used")
 
 // routeFor reads the account in a short transaction of its own, before anything is sent.
 func (f *Flow) routeFor(ctx context.Context, merchant, account id.ID) (route, error) {
@@ -61,8 +79,10 @@ func (f *Flow) routeFor(ctx context.Context, merchant, account id.ID) (route, er
 	if err != nil {
 		return route{}, err
 	}
-	r.adapter, err = f.acquirers.For(r.account)
-	return r, err
+	if r.adapter, err = f.acquirers.For(r.account); err != nil {
+		return route{}, errors.Join(errUnusable, err)
+	}
+	return r, nil
 }
 
 // caller makes the calls of one ownership.
@@ -80,6 +100,11 @@ func (c *caller) prepared() acquirer.Prepared {
 // charge sends the first request, and repeats it at most once: the same stored bytes, where zero bytes left or where the
 // acquirer honours the key, with a permit of its own, inside the budget (PROTOCOL A3).
 func (c *caller) charge(ctx context.Context) error {
+	if c.w.Lost() {
+		if send, err := c.askFamily(ctx); !send || err != nil {
+			return err
+		}
+	}
 	first := c.send(ctx, c.w.Permit)
 	if err := c.w.Hit(ctx, operation.PointAfterReply); err != nil {
 		return err
@@ -93,7 +118,7 @@ func (c *caller) charge(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	permit, _, err := c.w.AskPermit(ctx, c.terms())
+	permit, _, err := c.permit(ctx)
 	if err != nil || permit == nil {
 		return err
 	}
@@ -101,9 +126,79 @@ func (c *caller) charge(ctx context.Context) error {
 	return nil
 }
 
-func (c *caller) terms() operation.PermitTerms {
-	return operation.PermitTerms{MaxSends: c.out.contract.MaxSends(), CutOff: c.out.contract.CutOff(),
+// permit asks for one more send by the contract's terms.
+func (c *caller) permit(ctx context.Context) (*wire.Permit, string, error) {
+	t := operation.PermitTerms{MaxSends: c.out.contract.MaxSends(), CutOff: c.out.contract.CutOff(),
 		HeldOK: c.out.contract.Repeatable() && !c.w.Lost()}
+	if c.w.Epoch > firstEpoch {
+		family, err := c.f.familyOf(ctx, c.w.Op, c.adapter)
+		if err != nil {
+			return nil, "database: the intent could not be read", nil
+		}
+		t.Family = family
+	}
+	return c.w.AskPermit(ctx, t)
+}
+
+// askFamily asks, before the first send of a payment that may be the twin of a lost one, about its own key and the keys
+// of later payments of its intent: "the same derived key is a replay" holds only for what the acquirer remembers, and a
+// lost rejection is not remembered while a later payment moved money (PROTOCOL A8). It says whether to send.
+func (c *caller) askFamily(ctx context.Context) (bool, error) {
+	if !c.out.contract.CanLookup() || c.w.Now.Sub(c.w.LostTo) <= c.out.contract.LookupLag {
+		c.note(evidence.FromLookup, acquirer.Reply{Class: "not_asked"}, evidence.InferNothing, "", "held: what a failover lost cannot be asked yet")
+		return false, nil
+	}
+	family, err := c.f.familyOf(ctx, c.w.Op, c.adapter)
+	if err != nil {
+		c.note(evidence.FromLookup, acquirer.Reply{Class: "not_asked"}, evidence.InferNothing, "", "the intent could not be read")
+		return false, nil
+	}
+	own := c.adapter.Lookup(ctx, acquirer.Query{Key: c.w.Op.AcquirerKey})
+	if own.Outcome != acquirer.OutcomeNotFound {
+		return false, c.follow(ctx, own, false)
+	}
+	after := family[slices.Index(family, c.w.Op.AcquirerKey)+1:]
+	for _, key := range after[:min(askAhead, len(after))] {
+		reply := c.adapter.Lookup(ctx, acquirer.Query{Key: key})
+		if reply.Outcome != acquirer.OutcomeNotFound && reply.Outcome != acquirer.OutcomeDeclined {
+			c.note(evidence.FromLookup, acquirer.Reply{Class: "later_payment"}, evidence.InferGiveUp, string(payment.ReviewNoProof),
+				"a later payment of this intent may exist at the acquirer: this one is not sent")
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+const (
+	firstEpoch  = 1
+	familyAhead = 8 // ordinals beyond the present one whose keys are looked for among money that was kept aside
+	askAhead    = 3 // of them, asked at the acquirer before a send during a hold
+)
+
+// familyOf gives the acquirer's keys of all payments that the operation's intent may ever have had, in their order.
+func (f *Flow) familyOf(ctx context.Context, op operation.Operation, adapter acquirer.Adapter) ([]string, error) {
+	var found []Attempt
+	err := f.store.InTx(ctx, "family", func(ctx context.Context, tx Tx) (err error) {
+		found, err = tx.ReadPayments(ctx, []Row{{op.Merchant, op.Payment}})
+		return err
+	})
+	if err != nil || len(found) == 0 {
+		return nil, errors.Join(err, errUnusable)
+	}
+	return f.family(found[0].Intent, adapter, found[0].Payment.N), nil
+}
+
+func (f *Flow) family(i payment.Intent, adapter acquirer.Adapter, n int) []string {
+	keys := make([]string, n+familyAhead)
+	for m := range keys {
+		keys[m] = f.key(i, adapter, m+1)
+	}
+	return keys
+}
+
+// key is what leaves the house as key and reference of the n-th payment of an intent (PROTOCOL D2).
+func (f *Flow) key(i payment.Intent, adapter acquirer.Adapter, n int) string {
+	return payment.Wire(f.cfg.Environment, i.Merchant, payment.ChargeKey(i.KeySeed, n), adapter.Contract().KeyLength)
 }
 
 // send makes the one request that the permit allows, and keeps what it learned.
@@ -171,7 +266,7 @@ func (c *caller) follow(ctx context.Context, reply acquirer.Reply, maySend bool)
 // sendAgain sends the same stored request under a permit, once per takeover; a denied permit is followed as if sending
 // had never been possible.
 func (c *caller) sendAgain(ctx context.Context, reply acquirer.Reply) error {
-	permit, denied, err := c.w.AskPermit(ctx, c.terms())
+	permit, denied, err := c.permit(ctx)
 	if err != nil {
 		return err
 	}
@@ -191,7 +286,9 @@ func (c *caller) sendAgain(ctx context.Context, reply acquirer.Reply) error {
 // note keeps one observation. A call's answer and a lookup count as of when the owner took over, which is before both.
 func (c *caller) note(source evidence.Source, reply acquirer.Reply, inference evidence.Inference, review, why string) {
 	op := c.w.Op
-	c.out.observations = append(c.out.observations, evidence.Observation{Merchant: op.Merchant, ID: c.f.rt.NewID(),
-		Intent: op.Intent, Payment: op.Payment, Operation: op.ID, Account: op.Account, Source: source, Reply: reply,
-		AskedAt: c.w.Now, Fence: op.Fence, Inference: inference, Note: review, Why: why, Request: c.w.RequestID})
+	for _, r := range append([]acquirer.Reply{reply}, reply.Also...) {
+		c.out.observations = append(c.out.observations, evidence.Observation{Merchant: op.Merchant, ID: c.f.rt.NewID(),
+			Intent: op.Intent, Payment: op.Payment, Operation: op.ID, Account: op.Account, Source: source, Reply: r,
+			AskedAt: c.w.Now, Fence: op.Fence, Inference: inference, Note: review, Why: why, Request: c.w.RequestID})
+	}
 }

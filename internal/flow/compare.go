@@ -106,6 +106,9 @@ func (f *Flow) attribute(ctx context.Context, a Account, c acquirer.Contract, mo
 				continue // what gives money back belongs to operations of its own
 			}
 			p, ok := byKey[m.OurReference]
+			if !ok && payment.Foreign(f.cfg.Environment, a.Merchant, m.OurReference) {
+				continue // another tenant's or installation's, through the same acquirer account
+			}
 			if !ok {
 				strays = append(strays, m)
 				continue
@@ -150,6 +153,7 @@ func (f *Flow) keepAside(ctx context.Context, tx Tx, g operation.Guard, a Accoun
 		o := f.movementSeen(payment.Payment{Merchant: m.Merchant, Account: m.Account}, strays[n], g.Now)
 		o.Effect, o.Why = evidence.Booked, m.Cause
 		w.evidence = append(w.evidence, o)
+		f.watch.Alarm("unapplied_money", m.Merchant.String(), "", "")
 	}
 	return w.flush(ctx, tx)
 }

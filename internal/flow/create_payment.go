@@ -2,7 +2,9 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/id"
@@ -43,6 +45,8 @@ type candidate struct {
 	mine   payment.Intent // the intent to insert, for an inline command
 	locked *LockedIntent
 	fresh  *payment.Payment // the payment to insert
+	stray  int              // ordinal of a lost payment whose money was kept aside; 0: none
+	after  int              // highest ordinal of a lost payment whose money was given back; 0: none
 }
 
 // admission carries one claim transaction's openings.
@@ -60,7 +64,7 @@ type admission struct {
 // sent, and counts the first permit (PROTOCOL K1, P1, P7, A0, A1).
 func (k *createPayment) Open(ctx context.Context, tx Tx, g operation.Guard, openings []*operation.Opening) error {
 	a := &admission{f: k.f, g: g, amended: map[Row]payment.Intent{}, leaders: map[Row]id.ID{}}
-	for _, step := range []func(context.Context, Tx, []*operation.Opening) error{a.late, a.routes, a.intents} {
+	for _, step := range []func(context.Context, Tx, []*operation.Opening) error{a.late, a.routes, a.intents, a.strays} {
 		if err := step(ctx, tx, openings); err != nil {
 			return err
 		}
@@ -155,12 +159,14 @@ func (a *admission) routes(ctx context.Context, tx Tx, _ []*operation.Opening) e
 }
 
 func (a *admission) routeOf(c *candidate, accounts []Account) *problem.Problem {
+	cause := errors.New("no acquirer account that is not paused")
 	for _, account := range accounts {
 		if account.Merchant != c.o.Op.Merchant || account.Paused {
 			continue
 		}
 		adapter, err := a.f.acquirers.For(account)
 		if err != nil {
+			cause = err
 			continue
 		}
 		c.route = route{account, adapter}
@@ -169,7 +175,8 @@ func (a *admission) routeOf(c *candidate, accounts []Account) *problem.Problem {
 		}
 		return a.checkInline(c)
 	}
-	return problem.New(problem.Forbidden, "This merchant has no acquirer account that can take payments now.")
+	return problem.New(problem.TryAgain, "No acquirer account of this merchant can take payments now; this request did nothing.").
+		After(holdHint).Because(cause)
 }
 
 const holdHint = 15 * retryAfter
@@ -200,7 +207,7 @@ func (a *admission) checkInline(c *candidate) *problem.Problem {
 
 // prepare builds what would be sent for the n-th payment of an intent.
 func (a *admission) prepare(c *candidate, i payment.Intent, n int) (string, acquirer.Prepared, *problem.Problem) {
-	key := payment.Wire(a.f.cfg.Environment, i.Merchant, payment.ChargeKey(i.KeySeed, n), c.route.adapter.Contract().KeyLength)
+	key := a.f.key(i, c.route.adapter, n)
 	p, err := c.route.adapter.PrepareCharge(acquirer.Charge{Key: key, Amount: i.Amount, PaymentMethod: c.cmd.Method})
 	if err != nil {
 		return "", acquirer.Prepared{}, problem.New(problem.InvalidValue, acquirer.FailureCodes["cannot_be_sent"]).On("payment_method")
@@ -236,6 +243,39 @@ func (a *admission) intents(ctx context.Context, tx Tx, _ []*operation.Opening) 
 	return nil
 }
 
+// strays finds money that a failover left without a payment, under a key that belongs to a candidate's intent: the
+// payment that it belongs to is made again, and asked about before anything is sent (PROTOCOL A8, P7).
+func (a *admission) strays(ctx context.Context, tx Tx, _ []*operation.Opening) error {
+	if a.g.Epoch <= firstEpoch || len(a.left) == 0 {
+		return nil
+	}
+	families := make([][]string, len(a.left))
+	var keys []string
+	var rows []Row
+	for n, c := range a.left {
+		rows = append(rows, Row{c.locked.Merchant, c.locked.ID})
+		families[n] = a.f.family(c.locked.Intent, c.route.adapter, payment.Standing{Intent: c.locked.Intent, Latest: c.locked.Latest}.NextN())
+		keys = append(keys, families[n]...)
+	}
+	found, err := tx.MovementsOf(ctx, rows, keys)
+	if err != nil {
+		return err
+	}
+	for n, c := range a.left {
+		for _, m := range found {
+			ordinal := slices.Index(families[n], m.AcquirerKey) + 1
+			switch {
+			case ordinal == 0 || m.Merchant != c.o.Op.Merchant || !m.Payment.IsZero():
+			case m.State == payment.Returned:
+				c.after = max(c.after, ordinal) // that key was used: the next payment has the next one
+			default:
+				c.stray = max(c.stray, ordinal)
+			}
+		}
+	}
+	return nil
+}
+
 // decide admits one candidate, joins it to the live payment, or refuses it. Later candidates of the same batch see it.
 func (a *admission) decide(c *candidate) error {
 	l := c.locked
@@ -258,7 +298,9 @@ func (a *admission) decide(c *candidate) error {
 			a.amend(target)
 			l.Intent = target
 		}
-		return a.admit(c, target, st.NextN())
+		n := max(st.NextN(), c.after+1, c.stray)
+		c.o.AskFirst = n == c.stray
+		return a.admit(c, target, n)
 	case payment.Join:
 		c.o.Verdict, c.o.Op.Intent, c.o.Op.Payment = operation.Follow, l.ID, l.Latest.ID
 		a.joinable = append(a.joinable, c)
@@ -340,6 +382,15 @@ func (a *admission) write(ctx context.Context, tx Tx) error {
 		}
 	}
 	if err := a.findLeaders(ctx, tx); err != nil {
+		return err
+	}
+	var joined []Joined
+	for _, c := range a.joinable {
+		if c.o.Verdict == operation.Follow {
+			joined = append(joined, Joined{c.o.Op.Merchant, command(c.o.Request), c.o.Op.Payment})
+		}
+	}
+	if err := tx.InsertJoined(ctx, joined); err != nil {
 		return err
 	}
 	return tx.BindOperations(ctx, ops)

@@ -2,6 +2,7 @@ package flow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ var Allowed = map[payment.ReviewReason][]string{
 	payment.ReviewRepeatsForbidden:  {VerdictAskAgain, VerdictPaid, VerdictNotExecuted},
 	payment.ReviewAmountMismatch:    {VerdictApply, VerdictReturned},
 	payment.ReviewMoneyAfterRefusal: {VerdictApply, VerdictReturned},
-	payment.ReviewSecondMovement:    {VerdictReturned},
+	payment.ReviewSecondMovement:    {VerdictApply, VerdictReturned},
 	payment.ReviewUnattributed:      {VerdictReturned},
 	payment.ReviewContradiction:     {VerdictDismiss},
 }
@@ -91,7 +92,9 @@ func (k *decideReview) one(ctx context.Context, tx Tx, g operation.Guard, o *ope
 	}
 	r.Decision = c.Verdict
 	w.closed = append(w.closed, r)
-	if err := w.flush(ctx, tx); err != nil {
+	if err := w.flush(ctx, tx); errors.Is(err, errBookedElsewhere) {
+		return problem.New(problem.InvalidValue, "The acquirer's reference belongs to another payment.").On("reference")
+	} else if err != nil {
 		return err
 	}
 	d := Decision{Merchant: c.Merchant, ID: k.f.rt.NewID(), Review: c.Review, By: command(o.Request), Verdict: c.Verdict,
@@ -199,13 +202,17 @@ func (k *decideReview) movement(w *writes, s *loaded, one *subject, c DecideRevi
 		if m.ID != r.Movement {
 			continue
 		}
-		fits := m.Amount.Currency() == one.now.Amount.Currency() && m.Amount.Minor() <= one.now.Amount.Minor()
-		if m.State != payment.Unapplied || c.Verdict == VerdictApply && !fits {
+		// Money fits when it is the order's currency, not more than was asked, and the order has none yet.
+		fits := m.Amount.Currency() == one.now.Amount.Currency() && m.Amount.Minor() <= one.now.Amount.Minor() && !s.applied(one)
+		if c.Verdict == VerdictApply && !fits {
+			return false, problem.New(problem.InvalidValue, "This money cannot be applied: it is in another currency or more than was asked, or the order is paid already.").On("verdict")
+		}
+		if m.State != payment.Unapplied {
 			return false, nil
 		}
 		*m = w.settleMovement(c.Verdict, *m, one.ledgerSubject())
 		o.Reference, o.Amount = m.Reference, m.Amount
-		if r.Reason != payment.ReviewAmountMismatch || one.now.Status.Final() {
+		if one.now.Status.Final() {
 			o.Effect, o.Why = evidence.Booked, Consequence[c.Verdict]
 			w.evidence = append(w.evidence, o)
 			return true, nil
@@ -222,11 +229,18 @@ func (k *decideReview) movement(w *writes, s *loaded, one *subject, c DecideRevi
 			w.evidence = append(w.evidence, o)
 			return true, nil
 		}
-		o.Inference = evidence.InferNotExecuted
+		o.Inference, o.Failure = evidence.InferNotExecuted, "given_back"
 		k.f.judge(w, s, one, &o)
 		return true, nil
 	}
 	return false, nil
+}
+
+// applied says whether money is applied to the intent of a subject.
+func (s *loaded) applied(one *subject) bool {
+	return slices.ContainsFunc(s.movements, func(m payment.Movement) bool {
+		return m.Intent == one.order.ID && m.State == payment.Applied
+	})
 }
 
 func (k *decideReview) observation(c DecideReviewCommand, r payment.Review) evidence.Observation {

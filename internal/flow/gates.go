@@ -55,6 +55,9 @@ func (f *Flow) openGate(ctx context.Context, p payment.Payment, now time.Time) e
 		o.Reply = r.adapter.Lookup(ctx, acquirer.Query{Key: p.AcquirerKey})
 		why = "refused, and nothing is found any more, which proves nothing at this acquirer"
 		proven = o.Outcome != acquirer.OutcomeNotFound || c.NotFoundProves(now.Sub(p.CreatedAt))
+		if o.Outcome == acquirer.OutcomeUnknown && now.Sub(p.RefusedAt) > evidence.Patience(c) {
+			proven, why = false, "refused, and the acquirer has not told for long whether anything else moved money"
+		}
 	} else {
 		o.Class = "no_lookup"
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -65,7 +66,9 @@ func (w *writes) book(one *subject, m payment.Movement) {
 // adopt applies money that was booked before its payment was known.
 func (w *writes) adopt(one *subject, m payment.Movement) {
 	w.moved = append(w.moved, m)
-	w.post(ledger.Apply(one.ledgerSubject(), m.Reference, m.Amount))
+	if m.State == payment.Applied {
+		w.post(ledger.Apply(one.ledgerSubject(), m.Reference, m.Amount))
+	}
 }
 
 // review opens an entry; the unique index keeps it single (PROTOCOL K6).
@@ -77,6 +80,8 @@ func (w *writes) review(one *subject, d payment.Decision, o *evidence.Observatio
 	}
 	if d.Book != nil {
 		r.Movement = d.Book.ID
+	} else if d.Adopt != nil {
+		r.Movement = d.Adopt.ID
 	}
 	w.reviews = append(w.reviews, r)
 }
@@ -106,7 +111,7 @@ func (w *writes) collect(one *subject, s *loaded) error {
 
 // reviewed says whether the review that a decision asks for was open before: nobody is told twice.
 func (s *loaded) reviewed(one *subject, d payment.Decision) bool {
-	return d.Book == nil && slices.ContainsFunc(s.reviews, func(r payment.Review) bool {
+	return d.Book == nil && d.Adopt == nil && slices.ContainsFunc(s.reviews, func(r payment.Review) bool {
 		return r.Payment == one.now.ID && r.Reason == d.Review && r.Movement.IsZero()
 	})
 }
@@ -204,7 +209,7 @@ func (w *writes) flush(ctx context.Context, tx Tx) error {
 	}
 	for n := range fresh {
 		if !fresh[n] {
-			return fmt.Errorf("movement %s was booked meanwhile", w.booked[n].Reference)
+			return fmt.Errorf("movement %s: %w", w.booked[n].Reference, errBookedElsewhere)
 		}
 	}
 	if len(w.events) > 0 || w.anyConflict() {
@@ -228,6 +233,10 @@ func (w *writes) flush(ctx context.Context, tx Tx) error {
 	}
 	return nil
 }
+
+// errBookedElsewhere says that a movement belongs to another payment, or was booked a moment ago. A record fails, and the
+// next one sees it.
+var errBookedElsewhere = errors.New("booked elsewhere")
 
 func (w *writes) saveOperations(ctx context.Context, tx Tx) error {
 	saved, err := tx.SaveOperations(ctx, w.ops, w.f.cfg.Retention)

@@ -87,8 +87,13 @@ func (b *batch[T]) open(ctx context.Context, tx T, g Guard, rows []Operation, fr
 		}
 		switch o.Verdict {
 		case Proceed:
-			b.out[i].work = b.work(g, o.Op, b.engine.permitOf(b.granted, o.Op.PermitID))
-			b.out[i].work.Data = o.Data
+			permit := b.engine.permitOf(b.granted, o.Op.PermitID)
+			if o.AskFirst {
+				permit = nil
+			}
+			w := b.work(g, o.Op, permit)
+			w.Data, w.ClientWaiting = o.Data, o.AskFirst
+			b.out[i].work = w
 			b.note(i, o.Op, WhatClaimed, "")
 		case Finish:
 			o.Op.State = Completed
@@ -227,7 +232,7 @@ func (b *batch[T]) repeat(ctx context.Context, tx T, i int, op Operation, meetin
 }
 
 func (b *batch[T]) work(g Guard, op Operation, permit *wire.Permit) *Work {
-	return &Work{Op: op, Permit: permit, Takeover: permit == nil, Now: g.Now, Held: g.Held, Epoch: g.Epoch,
+	return &Work{Op: op, Permit: permit, Takeover: permit == nil, Now: g.Now, Held: g.Held, Epoch: g.Epoch, LostTo: g.LostTo,
 		Granted: b.granted, RequestID: op.RequestID}
 }
 

@@ -89,6 +89,9 @@ type Opening struct {
 	Op      Operation
 	Verdict Verdict
 	Refusal error
+	// AskFirst makes Proceed begin like a takeover: the acquirer is asked before anything is sent, although nobody of ours
+	// is known to have sent (PROTOCOL A8). The permit of the claim counts as sent.
+	AskFirst bool
 	// Replay is an answer from a command that was purged long ago, for Refuse without Refusal (PROTOCOL K8).
 	Replay *Answer
 	// Data is the kind's own, from Open to Call; it is gone after a takeover.
@@ -141,7 +144,7 @@ func (e *Engine[T]) Do(ctx context.Context, r Request) (Answer, error) {
 		return answer, err
 	}
 	left := e.cfg.AnswerWithin + e.cfg.AnswerWithin/4 - (e.rt.Instant().Mono - began.Mono)
-	return e.now(detached, r, left), nil
+	return e.now(detached, r, left)
 }
 
 // finish claims and, where the claim is ours, calls and records.
@@ -156,8 +159,9 @@ func (e *Engine[T]) finish(ctx context.Context, r Request) (Answer, error) {
 	return e.run(ctx, c.work)
 }
 
-// now is the answer to a client whose time is over: the current state if the database tells it soon.
-func (e *Engine[T]) now(ctx context.Context, r Request, within time.Duration) Answer {
+// now is the answer to a client whose time is over: the current state if the database tells it soon. Other parameters
+// are refused here too: nothing of another request's answer is told (PROTOCOL section 2, W1).
+func (e *Engine[T]) now(ctx context.Context, r Request, within time.Duration) (Answer, error) {
 	h := e.kinds[r.Kind]
 	answer := h.Unconfirmed(r)
 	ctx, cancel := e.rt.WithTimeout(ctx, max(within, e.cfg.AnswerWithin/8))
@@ -167,16 +171,23 @@ func (e *Engine[T]) now(ctx context.Context, r Request, within time.Duration) An
 		if err != nil || len(rows) == 0 {
 			return err
 		}
+		if rows[0].Fingerprint != r.Fingerprint {
+			return problem.New(problem.KeyReuse, "")
+		}
 		a, err := e.state(ctx, tx, rows[0])
 		if err == nil {
 			answer = a
 		}
 		return err
 	})
-	if err != nil {
-		return h.Unconfirmed(r)
+	switch {
+	case problem.Is(err, problem.KeyReuse):
+		e.watch.Count("key_reuse")
+		return Answer{}, problem.New(problem.KeyReuse, "")
+	case err != nil:
+		return h.Unconfirmed(r), nil
 	}
-	return answer
+	return answer, nil
 }
 
 // state tells what is true of an operation now: the stored answer, or the current state.
@@ -256,8 +267,11 @@ func (e *Engine[T]) singly(ctx context.Context, requests []Request) []claimed {
 // failed answers requests whose claim did not come about (PROTOCOL section 2).
 func (e *Engine[T]) failed(requests []Request, err error, unknown bool) []claimed {
 	out := make([]claimed, len(requests))
+	var refused *problem.Problem
 	for i, r := range requests {
 		switch {
+		case errors.As(err, &refused):
+			out[i].err = refused
 		case unknown:
 			out[i].answer = e.kinds[r.Kind].Unconfirmed(r)
 		case errors.Is(err, ErrOnHold):

@@ -20,6 +20,7 @@ type Work struct {
 	Now           time.Time // database time of the claim or takeover: before anything that this owner sends or asks
 	Held          bool
 	Epoch         int64
+	LostTo        time.Time    // end of the interval that a failover may have lost; zero: never lost anything
 	Granted       wire.Instant // local time before the statement of the claim was sent
 	RequestID     string
 	Data          any // what Open left for Call; nil after a takeover
@@ -39,6 +40,7 @@ type PermitTerms struct {
 	MaxSends int
 	CutOff   time.Duration
 	HeldOK   bool
+	Family   []string
 }
 
 // AskPermit asks for one more send. It returns the permit, or why there is none; an error is ErrVanished only.
@@ -64,7 +66,7 @@ func (e *Engine[T]) Recover(ctx context.Context, op Operation, g Guard, granted 
 		})
 	}
 	e.watch.Count("takeover")
-	w := &Work{Op: op, Takeover: true, Now: g.Now, Held: g.Held, Epoch: g.Epoch, Granted: granted}
+	w := &Work{Op: op, Takeover: true, Now: g.Now, Held: g.Held, Epoch: g.Epoch, LostTo: g.LostTo, Granted: granted}
 	_, err := e.run(ctx, w)
 	var p *problem.Problem
 	if errors.As(err, &p) { // lost its ownership while working: somebody else has it
@@ -171,7 +173,7 @@ func (e *Engine[T]) permit(ctx context.Context, w *Work, t PermitTerms) (*wire.P
 		return nil, "", err
 	}
 	ask := PermitAsk{Ref: w.Op.Ref, Fence: w.Op.Fence, PermitID: e.rt.NewID(), Unsent: w.Unsent, MaxSends: t.MaxSends,
-		CutOff: t.CutOff, ClientWaiting: w.ClientWaiting, HeldOK: t.HeldOK}
+		CutOff: t.CutOff, ClientWaiting: w.ClientWaiting, HeldOK: t.HeldOK, Family: t.Family}
 	noteID := e.rt.NewID() // one note for one permit, however often the transaction runs
 	granted := e.rt.Instant()
 	var got PermitAnswer

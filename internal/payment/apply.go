@@ -71,6 +71,10 @@ func (s Situation) money(d *Decision, o evidence.Observation, exact bool) {
 		if known.Reference != mv.Reference || known.Kind != mv.Kind || known.Account != mv.Account {
 			continue
 		}
+		if known.Payment.IsZero() && s.Payment.Status.Open() {
+			s.found(d, known, exact)
+			return
+		}
 		if known.Amount != mv.Amount { // one object, two amounts: what is booked stays, and a person looks
 			if s.Payment.Conflict {
 				d.Effect, d.Why = evidence.Repeat, "the contradiction is open already"
@@ -79,14 +83,8 @@ func (s Situation) money(d *Decision, o evidence.Observation, exact bool) {
 			s.conflict(d, nil, ReviewContradiction)
 			return
 		}
-		if known.Payment.IsZero() && exact && s.Payment.Status.Open() && s.appliedCount() == 0 {
-			adopted := known
-			adopted.Intent, adopted.Payment, adopted.State, adopted.Cause = s.Intent.ID, s.Payment.ID, Applied, ""
-			d.Adopt = &adopted
-			s.pay(d, "money that was booked without a payment belongs here")
-			return
-		}
 		d.Effect, d.Why = evidence.Repeat, "this movement is booked already"
+		s.openGate(d, o) // where it was given back, nothing stands in the way any more
 		return
 	}
 	d.Book = &mv
@@ -103,6 +101,32 @@ func (s Situation) money(d *Decision, o evidence.Observation, exact bool) {
 		s.pay(d, "money taken")
 	default:
 		s.conflict(d, &mv, s.lateReason())
+	}
+}
+
+// found gives money that was booked without a payment to the open payment that it belongs to.
+func (s Situation) found(d *Decision, known Movement, exact bool) {
+	if known.State == Returned {
+		// A person gave it back before its payment was known: nothing was paid, and only a person can say that it is over.
+		d.Review, d.Why = ReviewNoProof, "the money of this payment was given back by a decision"
+		if to, ok := s.Payment.Status.Next(NoProof); ok {
+			d.To, d.Effect = to, evidence.Moved
+		}
+		return
+	}
+	known.Intent, known.Payment = s.Intent.ID, s.Payment.ID
+	d.Adopt = &known
+	if exact && s.appliedCount() == 0 && !s.Intent.Conflict {
+		known.State, known.Cause = Applied, ""
+		s.pay(d, "money that was booked without a payment belongs here")
+		return
+	}
+	known.Cause = "amount, currency or reference differ from what was asked"
+	d.Effect, d.Why, d.Review = evidence.Booked, known.Cause, ReviewAmountMismatch
+	if exact {
+		s.conflict(d, &known, ReviewSecondMovement)
+	} else if to, ok := s.Payment.Status.Next(NoProof); ok {
+		d.To, d.Effect = to, evidence.Moved
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/id"
 )
 
@@ -75,9 +76,28 @@ func EventKey(seed string, version int64) string { return fmt.Sprintf("%s:event:
 
 // Wire encodes a derived key for an acquirer: opaque, deterministic, scoped by environment and merchant, and within
 // the acquirer's longest key (PROTOCOL D2). Keys shorter than acquirer.MinKeyLength are refused by Contract.Validate.
+//
+// It begins with Tag, so that what another tenant or installation sent through the same acquirer account can be told
+// apart from what is ours.
 func Wire(environment string, merchant id.ID, derived string, longest int) string {
-	return "hpx" + digest(min(longest-3, 52), "wire", environment, merchant.String(), derived)
+	tag := Tag(environment, merchant)
+	return tag + digest(min(longest-len(tag), 52), "wire", environment, merchant.String(), derived)
 }
+
+// Tag is how every key of a merchant in an environment begins.
+func Tag(environment string, merchant id.ID) string {
+	return wirePrefix + digest(tagLength, "tag", environment, merchant.String())
+}
+
+// Foreign says whether a key was made by another tenant or installation of Hapax.
+func Foreign(environment string, merchant id.ID, key string) bool {
+	return strings.HasPrefix(key, wirePrefix) && len(key) >= acquirer.MinKeyLength && !strings.HasPrefix(key, Tag(environment, merchant))
+}
+
+const (
+	wirePrefix = "hpx"
+	tagLength  = 8 // 40 bits; the rest of the shortest key still has 105
+)
 
 // LooksLikeCard says whether a text holds 13 to 19 digits in card form with a right check digit, spaces and dashes
 // aside: a card number where a token belongs.

@@ -44,8 +44,8 @@ func TestKeysAreStable(t *testing.T) {
 		"seed of a key":       {payment.KeySeed(merchant, "", "create_intent", "k1"), "zfzxjslfxvonygwjlqj554ucnc"},
 		"charge":              {payment.ChargeKey("s", 2), "s:auth:2"},
 		"event":               {payment.EventKey("s", 3), "s:event:3"},
-		"wire":                {payment.Wire("prod", merchant, payment.ChargeKey(seed, 1), 128), "hpxpo7ftrd4ch74ojrf7uzea4pxt7cngif2howjginoquzzjvd2h47a"},
-		"wire, short":         {payment.Wire("prod", merchant, payment.ChargeKey(seed, 1), acquirer.MinKeyLength), "hpxpo7ftrd4ch74ojrf7uzea4pxt7cng"},
+		"wire":                {payment.Wire("prod", merchant, payment.ChargeKey(seed, 1), 128), "hpx4utj75dopo7ftrd4ch74ojrf7uzea4pxt7cngif2howjginoquzzjvd2h47a"},
+		"wire, short":         {payment.Wire("prod", merchant, payment.ChargeKey(seed, 1), acquirer.MinKeyLength), "hpx4utj75dopo7ftrd4ch74ojrf7uzea"},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: %s, want %s", name, tc.got, tc.want)
@@ -199,4 +199,24 @@ func TestLooksLikeCard(t *testing.T) {
 			t.Fatalf("%s: %d check digits", body, right)
 		}
 	})
+}
+
+// A key tells whose it is: another tenant's or installation's through the same acquirer account is recognised, and what
+// somebody else made is not taken for one of ours.
+func TestForeignKeys(t *testing.T) {
+	mine, theirs := id.ID{1}, id.ID{2}
+	for _, longest := range []int{acquirer.MinKeyLength, 64, 128} {
+		key := payment.Wire("live", mine, "seed:auth:1", longest)
+		if payment.Foreign("live", mine, key) {
+			t.Errorf("%d: my own key is foreign: %s", longest, key)
+		}
+		if !payment.Foreign("live", theirs, key) || !payment.Foreign("staging", mine, key) {
+			t.Errorf("%d: a key of another tenant or installation is taken for ours: %s", longest, key)
+		}
+	}
+	for _, key := range []string{"", "order-1", "hpx", "hpxshort"} {
+		if payment.Foreign("live", mine, key) {
+			t.Errorf("%q was made by nobody of us", key)
+		}
+	}
 }

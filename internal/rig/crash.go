@@ -84,6 +84,7 @@ type Gate struct {
 	reached chan struct{}
 	open    chan struct{}
 	once    sync.Once
+	opened  sync.Once
 }
 
 // HoldAt makes a gate for the first one who meets the point; later ones pass.
@@ -109,4 +110,4 @@ func (g *Gate) Hit(_ context.Context, point string) error {
 func (g *Gate) Reached() <-chan struct{} { return g.reached }
 
 // Open lets go.
-func (g *Gate) Open() { close(g.open) }
+func (g *Gate) Open() { g.opened.Do(func() { close(g.open) }) }

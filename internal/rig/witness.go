@@ -96,13 +96,17 @@ func (r *Rig) Receipts() int {
 	return r.Count("SELECT count(*) FROM ledger_entry WHERE account = 'merchant_payable' AND amount < 0")
 }
 
-// Verify checks every invariant, the acquirer's register included, and fails the test with the offending rows.
-func (r *Rig) Verify() {
+// Verify checks every invariant, the acquirer's register included, and fails the test with the offending rows. Those
+// named are left out: a test says why its world breaks them.
+func (r *Rig) Verify(except ...string) {
 	r.T.Helper()
 	pool := r.DB.ServicePool(r.T)
 	report, err := verify.Run(r.T.Context(), pool, verify.Options{SandboxURL: r.Server.URL()})
 	r.must(err)
-	if !report.OK {
-		r.T.Errorf("invariants broken:\n%s", report)
+	for _, inv := range report.Invariants {
+		if !inv.OK && !slices.Contains(except, inv.ID) {
+			r.T.Errorf("invariants broken:\n%s", report)
+			return
+		}
 	}
 }
