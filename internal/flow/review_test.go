@@ -177,6 +177,12 @@ func TestReviewOfAnotherAmount(t *testing.T) {
 				t.Errorf("%d receipts, want %d", got, c.receipts)
 			}
 			r.Verify()
+			if c.verdict != flow.VerdictReturned {
+				return
+			}
+			if a := p.PayHTTP("key-2", rig.Order{Reference: "order-1"}); a.Status != 201 {
+				t.Errorf("the money was given back, and a new payment was told %d %s", a.Status, a.Body)
+			}
 		})
 	}
 }

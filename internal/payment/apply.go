@@ -214,7 +214,9 @@ func (s Situation) notExecuted(d *Decision, o evidence.Observation) {
 		fallback = "rejected"
 	}
 	s.end(d, NotExecuted, failureOf(o.Reply, fallback), EventFailed)
-	s.gate(d, o, o.Outcome == acquirer.OutcomeNotSent || o.Outcome == acquirer.OutcomeRejected)
+	// Given back: the money was the answer to the only send that left.
+	answered := o.Failure == "given_back" && s.Standing.Left() <= 1
+	s.gate(d, o, answered || o.Outcome == acquirer.OutcomeNotSent || o.Outcome == acquirer.OutcomeRejected)
 }
 
 // hasMoney says whether money that was not given back stands under this payment.
