@@ -1,17 +1,10 @@
 package main
 
 import (
-	"crypto/rand"
-	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"net"
-	"os"
 	"path/filepath"
-	"syscall"
 
 	"github.com/hapaxpay/hapax/internal/devdb"
 	"github.com/hapaxpay/hapax/internal/store"
@@ -19,14 +12,6 @@ import (
 
 type devCmd struct {
 	SandboxAddr string `default:"127.0.0.1:8090" help:"Address of the sandbox acquirer; a free port is taken where it is in use."`
-}
-
-// remembered is what dev keeps between two starts, readable by its user only.
-type remembered struct {
-	SecretKey     string `json:"secret_key"`
-	SandboxSecret string `json:"sandbox_secret"`
-	APIKey        string `json:"api_key"`
-	Merchant      string `json:"merchant"`
 }
 
 // Run starts everything on this machine and prints how to make a payment.
@@ -39,6 +24,14 @@ func (c devCmd) Run(t *tool) error {
 		return err
 	}
 	t.quiet()
+	if err := c.run(t, dir); err != nil || t.json {
+		return err
+	}
+	_, err = fmt.Fprintln(t.out, "stopped; data kept in "+dir)
+	return err
+}
+
+func (c devCmd) run(t *tool, dir string) error {
 	server, err := t.private()
 	if err != nil {
 		return err
@@ -50,14 +43,14 @@ func (c devCmd) Run(t *tool) error {
 	}
 	defer unlock()
 	defer t.stop(server)
-	if err := store.Migrate(t.ctx, server.URL(devdb.RoleOwner, devdb.Database)); err != nil {
+	if err := t.migratePrivate(server); err != nil {
 		return err
 	}
 	mem, err := recall(dir)
 	if err != nil {
 		return err
 	}
-	acquirer, err := t.startSandbox(c.SandboxAddr, filepath.Join(dir, "sandbox"), mem.SandboxSecret)
+	acquirer, err := t.devSandbox(mem, c.SandboxAddr, dir)
 	if err != nil {
 		return err
 	}
@@ -65,7 +58,6 @@ func (c devCmd) Run(t *tool) error {
 	if t.cfg.SecretKey == "" {
 		t.cfg.SecretKey = mem.SecretKey
 	}
-	t.cfg.Environment = "dev"
 	replica, err := t.replica(server.URL(devdb.RoleService, devdb.Database), false)
 	if err != nil {
 		return err
@@ -73,11 +65,8 @@ func (c devCmd) Run(t *tool) error {
 	if err := t.seed(replica.Store, mem, acquirer.url); err != nil {
 		return errors.Join(err, t.close(replica))
 	}
-	if err := keep(dir, mem); err != nil {
-		return errors.Join(err, t.close(replica))
-	}
-	l, err := t.listen()
-	if err != nil {
+	l, err := t.openPort(mem, "the API", "HAPAX_LISTEN", t.cfg.Listen)
+	if err := errors.Join(err, keep(dir, mem)); err != nil {
 		return errors.Join(err, t.close(replica))
 	}
 	if err := t.welcome("http://"+l.Addr().String(), acquirer.url, mem.APIKey, dir); err != nil {
@@ -86,14 +75,21 @@ func (c devCmd) Run(t *tool) error {
 	return t.runReplica(replica, l, true)
 }
 
-// listen takes the configured address, or a free port where it is in use.
-func (t *tool) listen() (net.Listener, error) {
-	l, err := net.Listen("tcp", t.cfg.Listen)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		fmt.Fprintf(t.err, "%s is in use; taking a free port.\n", t.cfg.Listen)
-		return net.Listen("tcp", "127.0.0.1:0")
+// devSandbox starts the sandbox acquirer, and remembers where it listens.
+func (t *tool) devSandbox(mem *remembered, wanted, dir string) (*sandboxProcess, error) {
+	l, err := t.openPort(mem, "the sandbox acquirer", "--sandbox-addr", wanted)
+	if err != nil {
+		return nil, err
 	}
-	return l, err
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil { // for the other process
+		return nil, err
+	}
+	p, err := t.startSandbox(addr, filepath.Join(dir, "sandbox"), mem.SandboxSecret)
+	if err == nil {
+		mem.SandboxURL = p.url
+	}
+	return p, err
 }
 
 func (t *tool) welcome(api, acquirer, key, dir string) error {
@@ -110,85 +106,19 @@ Hapax is running.
 
 Make a payment:
 
-  curl -s %[1]s/v1/payments \
+  curl -si %[1]s/v1/payments \
     -H 'Authorization: Bearer %[3]s' \
     -H 'Idempotency-Key: order-1-first-try' \
     -H 'Content-Type: application/json' \
-    -d '{"amount":499000,"currency":"KZT","client_reference":"order-1","payment_method":"pm_ok"}'
+    -d '{"amount":499000,"currency":"KZT","client_reference":"order-1","payment_method":"pm_ok"}'; echo
 
 Repeat it: the same answer comes back, and the register still shows one movement.
 Other payment methods show other outcomes: pm_declined_insufficient_funds, pm_timeout_executed, … (docs/sandbox.md).
 Then ask for the whole story:  ./bin/hapax timeline order-1
-Stop with Ctrl-C.
+Stop with Ctrl-C. Warnings and errors are logged here; HAPAX_LOG_LEVEL=info shows every request.
 
 `, api, acquirer, key, dir)
 	return err
-}
-
-// memoryFile is where dev keeps what it remembers, in the data folder.
-const memoryFile = "dev.json"
-
-// lockFile is held by the one dev that runs on a data folder; the system lets go of it however that one ends.
-const lockFile = "dev.lock"
-
-// lockDev keeps a second dev away: two sandboxes on one register would be one acquirer with two memories.
-func (t *tool) lockDev(dir string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("another `hapax dev` runs on %s: use it, stop it, or give this one a folder of its own with HAPAX_DATA_DIR", dir)
-		}
-		return nil, errors.Join(err, f.Close())
-	}
-	return func() {
-		if err := f.Close(); err != nil {
-			fmt.Fprintln(t.err, "hapax:", err)
-		}
-	}, nil
-}
-
-// recall reads what an earlier start kept, and makes what is missing.
-func recall(dir string) (*remembered, error) {
-	mem, path := &remembered{}, filepath.Join(dir, memoryFile)
-	raw, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, err
-	default:
-		if err := json.Unmarshal(raw, mem); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	if mem.SecretKey == "" {
-		mem.SecretKey = base64.StdEncoding.EncodeToString(random(32))
-	}
-	if mem.SandboxSecret == "" {
-		mem.SandboxSecret = hex.EncodeToString(random(16))
-	}
-	return mem, nil
-}
-
-func random(n int) []byte {
-	b := make([]byte, n)
-	rand.Read(b) // never fails: the program ends if the system has no randomness
-	return b
-}
-
-// keep writes a new file and puts it in the old one's place: half a file would lose the key of the sealed secrets.
-func keep(dir string, mem *remembered) error {
-	raw, err := json.MarshalIndent(mem, "", "  ")
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(dir, memoryFile)
-	if err := os.WriteFile(path+".new", append(raw, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
 }
 
 // seed makes the first merchant, account and API key, and points the account at the sandbox of this start.

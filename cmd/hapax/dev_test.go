@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/hapaxpay/hapax/internal/devdb"
+	"github.com/hapaxpay/hapax/internal/store"
 )
 
 // endWithin bounds how long dev may take to stop: server, sandbox and service.
@@ -91,13 +95,25 @@ func TestDevStartsStopsAndRemembers(t *testing.T) {
 		}
 	})
 	t.Setenv("HAPAX_DATA_DIR", dir)
+	if told := hapax(t, exitCouldNot, "review", "list").text("error"); !strings.Contains(told, "no data at "+dir+"; start `hapax dev` first") {
+		t.Errorf("without data a tool says: %s", told)
+	}
 	first := startDev(t, binary, dir)
 	body := curlBody(t, first.hello)
 	status, payment := pay(t, first.hello.text("address"), first.hello.text("api_key"), "order-1-first-try", body)
 	if status != 201 || payment.text("status") != "paid" {
 		t.Fatalf("%d %v\n%s", status, payment, first.log)
 	}
-	checkInvariants(t, first.hello.text("sandbox")) // a tool joins the running server
+	checkInvariants(t, first.hello.text("sandbox"))                                           // a tool joins the running server
+	if out, _ := plain(t, exitGood, "verify"); !strings.HasSuffix(out, "\n19 of 19 hold\n") { // and finds the sandbox
+		t.Errorf("verify beside dev:\n%s", out)
+	}
+	if out, _ := plain(t, exitGood, "config"); !strings.Contains(out, "private PostgreSQL in "+dir) || !strings.Contains(out, "******** from "+filepath.Join(dir, memoryFile)) {
+		t.Errorf("the settings in force:\n%s", out)
+	}
+	if log := first.log.String(); log != "" {
+		t.Errorf("dev logs what is no warning:\n%s", log)
+	}
 	secretsAreKept(t, dir)
 	if told := hapax(t, exitCouldNot, "dev", "--listen", "127.0.0.1:0").text("error"); !strings.Contains(told, "another `hapax dev` runs on "+dir) {
 		t.Errorf("a second dev on the folder is told: %s", told)
@@ -122,8 +138,90 @@ func TestDevStartsStopsAndRemembers(t *testing.T) {
 		t.Errorf("the register shows %v", register)
 	}
 	second.end(t, syscall.SIGINT)
+	if out, _ := plain(t, exitGood, "verify"); !strings.Contains(out, "--sandbox URL") || !strings.Contains(out, "hold, 3 could be asked only in part\n") {
+		t.Errorf("verify without dev:\n%s", out)
+	}
 	if all := hapax(t, exitGood, "merchant", "list").list("merchants"); len(all) != 1 || all[0].text("name") != shopName { // starts the server itself
 		t.Errorf("merchants: %v", all)
+	}
+}
+
+// Data of another development version are no dead end: whoever meets them learns how to begin anew.
+func TestDevSaysHowToBeginAnew(t *testing.T) {
+	clean(t)
+	dir, err := devdb.TemporaryDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("HAPAX_DATA_DIR", dir)
+	server, err := devdb.Start(t.Context(), devdb.Config{Dir: filepath.Join(dir, clusterFolder)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	owner := server.URL(devdb.RoleOwner, devdb.Database)
+	if err := store.Migrate(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := pgx.Connect(t.Context(), owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.Exec(t.Context(), "UPDATE schema_migration SET hash = sha256('other') WHERE version = 1")
+	if err := errors.Join(err, conn.Close(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"dev"}, {"doctor"}} {
+		told := hapax(t, exitCouldNot, args...).text("error")
+		if !strings.Contains(told, "the data in "+dir+" are of another development version: delete that folder") {
+			t.Errorf("%v says: %s", args, told)
+		}
+	}
+}
+
+// A port that was taken in place of a wanted one is taken again, so that what was copied from the screen still works.
+func TestPortsAreRemembered(t *testing.T) {
+	occupied, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := occupied.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	wanted, mem, said := occupied.Addr().String(), &remembered{}, &bytes.Buffer{}
+	open := func() string {
+		t.Helper()
+		said.Reset()
+		l, err := (&tool{err: said}).openPort(mem, "the API", "HAPAX_LISTEN", wanted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return l.Addr().String()
+	}
+	first := open()
+	if first == wanted || !strings.Contains(said.String(), wanted+" is in use") || !strings.Contains(said.String(), "HAPAX_LISTEN") {
+		t.Errorf("took %s and said %s", first, said)
+	}
+	if second := open(); second != first || !strings.Contains(said.String(), "as at the last start") {
+		t.Errorf("took %s, before %s, and said %s", second, first, said)
+	}
+	wanted = "127.0.0.1:0"
+	if open(); said.Len() != 0 || mem.Ports[wanted] != "" {
+		t.Errorf("a port of the system's choice is remembered: %v, %s", mem.Ports, said)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"slices"
@@ -27,9 +26,6 @@ type sandboxProcess struct {
 func (t *tool) startSandbox(addr, dir, secret string) (*sandboxProcess, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
-	}
-	if addr, err = freeAddress(addr); err != nil {
 		return nil, err
 	}
 	// Ctrl-C reaches us first, and the sandbox is stopped last: neither the context nor the terminal's group ends it.
@@ -59,18 +55,6 @@ func (t *tool) startSandbox(addr, dir, secret string) (*sandboxProcess, error) {
 // withoutOurs leaves the settings of Hapax out of an environment: a witness does not get our secrets.
 func withoutOurs(environment []string) []string {
 	return slices.DeleteFunc(environment, func(v string) bool { return strings.HasPrefix(v, "HAPAX_") })
-}
-
-// freeAddress keeps an address that nobody listens on, and takes a free port instead of another.
-func freeAddress(addr string) (string, error) {
-	l, err := net.Listen("tcp", addr)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return "127.0.0.1:0", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	return addr, l.Close()
 }
 
 // listensOn reads the line that a --json command prints when it listens.

@@ -90,7 +90,7 @@ func (c epochAcknowledgeCmd) Run(t *tool) error {
 		if readErr == nil && e.Held {
 			return fmt.Errorf("epoch %d is on hold, not %d: look at it with `hapax epoch show` first", e.Epoch, c.Epoch)
 		}
-		return errors.Join(err, readErr)
+		return errors.Join(store.ErrNotHeld, readErr)
 	})
 }
 

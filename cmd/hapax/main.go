@@ -36,7 +36,8 @@ var errFound = errors.New("found something wrong")
 
 type cli struct {
 	config.Config `embed:"" group:"Settings of every command, also from the environment:"`
-	JSON          bool `help:"One JSON object on standard output, always with \"ok\"."`
+	JSON          bool             `help:"One JSON object on standard output, always with \"ok\"."`
+	ShowVersion   kong.VersionFlag `name:"version" help:"Print the version."`
 
 	Dev             devCmd             `cmd:"" help:"Everything on this machine: private PostgreSQL, sandbox acquirer, API, workers."`
 	Serve           serveCmd           `cmd:"" help:"The service: API and workers."`
@@ -79,20 +80,24 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	var c cli
 	t := &tool{ctx: ctx, json: slices.Contains(args, "--json"), in: in, out: out, err: errOut}
 	parser, err := kong.New(&c, kong.Name("hapax"),
-		kong.Description("A self-hosted payment core: it moves money at most once per payment intent."),
-		kong.Writers(out, errOut), kong.Exit(func(n int) { panic(exit(n)) }), kong.UsageOnError())
+		kong.Description("A self-hosted payment core: it moves money at most once per payment intent. Begin with `hapax dev`."),
+		kong.Writers(out, errOut), kong.Exit(func(n int) { panic(exit(n)) }), kong.Vars{"version": "hapax " + version},
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: helpWidth}), kong.Help(help))
 	if err != nil {
 		return t.exit(err)
 	}
 	defer func() {
 		switch e := recover().(type) {
 		case nil:
-		case exit: // --help
+		case exit: // --help, --version
 			code = int(e)
 		default:
 			panic(e)
 		}
 	}()
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
 	parsed, err := parser.Parse(args)
 	if err != nil {
 		return t.exit(err)
@@ -106,9 +111,26 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	return t.exit(parsed.Run(t))
 }
 
-// serving are the commands that go on until they are told to stop: their log is the story of what they did. A tool
-// says what it did itself.
-var serving = []string{"dev", "serve", "sandbox"}
+// helpWidth is the widest help, in columns.
+const helpWidth = 110
+
+// help prints the help of a command. The settings, which all commands share, are told by `hapax config --help` alone.
+func help(options kong.HelpOptions, ctx *kong.Context) error {
+	selected := ctx.Selected()
+	settings := selected != nil && selected.Name == "config"
+	for _, f := range ctx.Model.Flags {
+		f.Hidden = f.Group != nil && !settings
+	}
+	if err := kong.DefaultHelpPrinter(options, ctx); err != nil || settings {
+		return err
+	}
+	_, err := fmt.Fprintln(ctx.Stdout, "\nSettings, by flag or environment: `hapax config --help`, docs/config.md.")
+	return err
+}
+
+// serving are the commands whose log is the story of what they did. A tool says what it did itself, and dev tells a
+// person what to do, which must not drown.
+var serving = []string{"serve", "sandbox"}
 
 // leastLevel reads HAPAX_LOG_LEVEL for a command.
 func leastLevel(configured, command string) (level slog.Level, err error) {

@@ -138,7 +138,12 @@ func decideOne(t *testing.T, address, apiKey string) {
 		}
 	}
 	t.Setenv("HAPAX_SECOND_PERSON", "false")
-	hapax(t, exitCouldNot, "review", "decide", review, "--verdict", "paid", "--person", "finance", "--reason", "no", "--reference", "x")
+	for _, verdict := range []string{"paid", "apply"} {
+		told := hapax(t, exitCouldNot, "review", "decide", review, "--verdict", verdict, "--person", "finance", "--reason", "no", "--reference", "x").text("error")
+		if !strings.Contains(told, "allowed: returned; not apply: the money is more than was asked") {
+			t.Errorf("%s is refused without a way on: %s", verdict, told)
+		}
+	}
 	t.Setenv("HAPAX_SECRET_KEY", "") // whoever decides needs no secret of the acquirer
 	first := hapax(t, exitGood, decide...)
 	second := hapax(t, exitGood, decide...)
@@ -372,7 +377,7 @@ func TestEpochRefusesWhatHoldsNothing(t *testing.T) {
 	if now := hapax(t, exitGood, "epoch", "show"); now["epoch"] != float64(1) {
 		t.Errorf("a refused command made an epoch: %v", now)
 	}
-	if told := hapax(t, exitCouldNot, "epoch", "acknowledge", "1", "--why", "x").text("error"); !strings.Contains(told, "not on hold") {
+	if told := hapax(t, exitCouldNot, "epoch", "acknowledge", "1", "--why", "x").text("error"); told != "sends are not on hold" {
 		t.Errorf("without a hold: %s", told)
 	}
 }
@@ -416,7 +421,30 @@ func TestWhatCannotRun(t *testing.T) {
 			t.Errorf("%v tells a secret: %s", args, told)
 		}
 	}
-	if help, _ := plain(t, exitGood, "--help"); !strings.Contains(help, "acquirer-account") || strings.Contains(help, "open-sesame") {
-		t.Errorf("help:\n%s", help)
+	if told := hapax(t, exitCouldNot, "demo", "--only", "nope").text("error"); !strings.Contains(told, "incident_1, incident_2") {
+		t.Errorf("the scenarios are not told: %s", told)
+	}
+}
+
+// The list of commands is what a newcomer needs; the settings are told where they are asked for.
+func TestHelp(t *testing.T) {
+	clean(t)
+	t.Setenv("HAPAX_SECRET_KEY", "open-sesame")
+	whole, _ := plain(t, exitGood, "--help")
+	if alone, _ := plain(t, exitGood); alone != whole {
+		t.Errorf("alone it prints\n%s", alone)
+	}
+	commands, flags := strings.Index(whole, "acquirer-account add"), strings.Index(whole, "--json")
+	if commands < 0 || flags < commands || strings.Contains(whole, "--lease") || strings.Contains(whole, "open-sesame") {
+		t.Errorf("help:\n%s", whole)
+	}
+	if settings, _ := plain(t, exitGood, "config", "--help"); !strings.Contains(settings, "--lease") || strings.Contains(settings, "open-sesame") {
+		t.Errorf("the settings:\n%s", settings)
+	}
+	if decide, _ := plain(t, exitGood, "review", "decide", "--help"); !strings.Contains(decide, "    hapax review decide rev_") || strings.Contains(decide, "--lease") {
+		t.Errorf("no example, or more than was asked for:\n%s", decide)
+	}
+	if out, _ := plain(t, exitGood, "--version"); out != "hapax "+version+"\n" {
+		t.Errorf("version: %s", out)
 	}
 }

@@ -100,9 +100,17 @@ func (t *tool) tellMerchants(all []store.Merchant) error {
 	for _, m := range all {
 		merchant, pair := m.ID.Text(id.Merchant), m.Pair.Text(id.Merchant)
 		objects = append(objects, map[string]any{"id": merchant, "name": m.Name, "mode": m.Mode, "pair": pair, "requests_per_second": m.RateLimit})
-		rows = append(rows, []string{merchant, m.Name, string(m.Mode), pair, strconv.Itoa(m.RateLimit)})
+		rows = append(rows, []string{merchant, m.Name, string(m.Mode), pair, rate(m.RateLimit)})
 	}
 	return t.tellList("merchants", objects, "MERCHANT\tNAME\tMODE\tPAIRED WITH\tREQUESTS PER SECOND", rows)
+}
+
+// rate writes a rate limit for people.
+func rate(limit int) string {
+	if limit == 0 {
+		return "default"
+	}
+	return strconv.Itoa(limit)
 }
 
 // ofMerchant is the flag of every command about one tenant.

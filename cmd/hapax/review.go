@@ -26,7 +26,7 @@ const maxReviews = 1000
 type reviewCmd struct {
 	List   reviewListCmd   `cmd:"" help:"What waits for a person, the oldest first."`
 	Show   reviewShowCmd   `cmd:"" help:"One entry: the reason, the story with all evidence, and what each allowed verdict would do."`
-	Decide reviewDecideCmd `cmd:"" help:"Decide one entry."`
+	Decide reviewDecideCmd `cmd:"" help:"Decide one entry, with a verdict that show allows."`
 }
 
 type reviewListCmd struct {
@@ -102,23 +102,40 @@ func withVerdicts(ctx context.Context, s *store.Store, open []payment.Review) (q
 		return err
 	})
 	for _, r := range open {
-		queue = append(queue, entry{Review: r, allowed: allowed(r, asked, moved)})
+		queue = append(queue, judged(r, asked, moved))
 	}
 	return queue, err
 }
 
-// allowed lists the verdicts that fit the reason, without those that would be refused as things stand: money above what
-// was asked, in another currency, or for an order that has its money already, cannot be applied.
-func allowed(r payment.Review, asked []flow.Attempt, moved []payment.Movement) []string {
-	fits := func(m payment.Movement) bool {
-		return m.ID == r.Movement && m.State == payment.Unapplied && slices.ContainsFunc(asked, func(a flow.Attempt) bool {
-			return a.Payment.ID == r.Payment && a.Payment.Amount.Currency() == m.Amount.Currency() && a.Payment.Amount.Minor() >= m.Amount.Minor()
-		})
+// judged lists the verdicts that fit the reason, without those that would be refused as things stand, and says why.
+func judged(r payment.Review, asked []flow.Attempt, moved []payment.Movement) entry {
+	e := entry{Review: r, allowed: slices.Clone(flow.Allowed[r.Reason])}
+	if slices.Contains(e.allowed, flow.VerdictApply) {
+		e.unfit = unfit(r, asked, moved)
 	}
-	has := func(m payment.Movement) bool { return m.Intent == r.Intent && m.State == payment.Applied }
-	return slices.DeleteFunc(slices.Clone(flow.Allowed[r.Reason]), func(v string) bool {
-		return v == flow.VerdictApply && (!slices.ContainsFunc(moved, fits) || slices.ContainsFunc(moved, has))
-	})
+	if e.unfit != "" {
+		e.allowed = slices.DeleteFunc(e.allowed, func(v string) bool { return v == flow.VerdictApply })
+	}
+	return e
+}
+
+// unfit says why money that was kept aside cannot be applied; empty: it can. It is refused where it is in another
+// currency or more than was asked, or where the order has its money already.
+func unfit(r payment.Review, asked []flow.Attempt, moved []payment.Movement) string {
+	if slices.ContainsFunc(moved, func(m payment.Movement) bool { return m.Intent == r.Intent && m.State == payment.Applied }) {
+		return "the order is paid already"
+	}
+	kept := slices.IndexFunc(moved, func(m payment.Movement) bool { return m.ID == r.Movement && m.State == payment.Unapplied })
+	paid := slices.IndexFunc(asked, func(a flow.Attempt) bool { return a.Payment.ID == r.Payment })
+	switch {
+	case kept < 0 || paid < 0:
+		return "no money of it is kept aside any more"
+	case moved[kept].Amount.Currency() != asked[paid].Payment.Amount.Currency():
+		return "the money is in another currency than was asked"
+	case moved[kept].Amount.Minor() > asked[paid].Payment.Amount.Minor():
+		return "the money is more than was asked"
+	}
+	return ""
 }
 
 func age(r payment.Review, now time.Time) time.Duration {
@@ -140,6 +157,7 @@ type entry struct {
 	payment.Review
 	decisions []flow.Decision
 	allowed   []string // verdicts
+	unfit     string   // why apply, which the reason allows, does not fit; empty: it does, or the reason does not allow it
 }
 
 // findReview looks for the entry among all tenants.
@@ -167,6 +185,13 @@ type reviewDecideCmd struct {
 	Reference    string `help:"The acquirer's own id of the payment; needed for the verdict paid."`
 	SecondPerson string `name:"with" help:"Second person, where HAPAX_SECOND_PERSON asks for one." placeholder:"PERSON"`
 	Key          string `help:"Idempotency key. Default: made from the decision itself, so that the same decision twice is one."`
+}
+
+// Help shows one decision.
+func (reviewDecideCmd) Help() string {
+	return `Look at the acquirer's own records first; "hapax review show rev_…" tells what may be decided and what each verdict does.
+
+    hapax review decide rev_… --verdict returned --person 'who decides' --reason 'given back in the office, refund 4711'`
 }
 
 // Run decides through the same flow as every other evidence.
@@ -202,7 +227,7 @@ func (c reviewDecideCmd) decide(t *tool, r *app.Replica) error {
 	var refused *problem.Problem
 	switch {
 	case errors.As(err, &refused):
-		return fmt.Errorf("refused: %s %s", refused.Code, refused.Detail)
+		return errors.Join(fmt.Errorf("refused: %s: %s", refused.Code, refused.Detail), e.choices(t, r.Store))
 	case err != nil:
 		return err
 	case answer.Status != 201:
@@ -210,6 +235,22 @@ func (c reviewDecideCmd) decide(t *tool, r *app.Replica) error {
 	}
 	return t.tell(map[string]any{"ok": true, "idempotency_key": command.Key, "replayed": answer.Replayed, "decision": json.RawMessage(answer.Body)},
 		fmt.Sprintf("%s is decided: %s: %s\nkey %s", c.Review, c.Verdict, flow.Consequence[c.Verdict], command.Key))
+}
+
+// choices tells what may be decided instead; nil for an entry that is decided.
+func (e entry) choices(t *tool, s *store.Store) error {
+	if !e.DecidedAt.IsZero() {
+		return nil
+	}
+	queue, err := withVerdicts(t.ctx, s, []payment.Review{e.Review})
+	if err != nil {
+		return err
+	}
+	text := "allowed: " + strings.Join(queue[0].allowed, ", ")
+	if queue[0].unfit != "" {
+		text += "; not apply: " + queue[0].unfit
+	}
+	return errors.New(text)
 }
 
 type reviewShowCmd struct {
@@ -237,7 +278,7 @@ func (c reviewShowCmd) Run(t *tool) error {
 		if err != nil {
 			return err
 		}
-		e.allowed = queue[0].allowed
+		e.allowed, e.unfit = queue[0].allowed, queue[0].unfit
 	}
 	stories, err := t.stories(service, c.Review, e.Merchant)
 	if err != nil {
@@ -273,6 +314,9 @@ func reviewText(e entry) string {
 		b.WriteString("\nallowed verdicts:\n")
 		for _, v := range e.allowed {
 			fmt.Fprintf(&b, "  %-13s %s\n", v, flow.Consequence[v])
+		}
+		if e.unfit != "" {
+			fmt.Fprintf(&b, "not apply: %s\n", e.unfit)
 		}
 	} else if len(e.decisions) == 0 {
 		fmt.Fprintf(&b, "closed %s: %s\n", stamp(e.DecidedAt), e.Decision)

@@ -34,12 +34,12 @@ func TestApplyIsOfferedWhereItFits(t *testing.T) {
 	} {
 		m := base
 		c.change(&m)
-		if got := strings.Join(allowed(r, asked, append(c.more, m)), " "); got != c.want {
+		if got := strings.Join(judged(r, asked, append(c.more, m)).allowed, " "); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 	r.Reason = payment.ReviewNoProof
-	if got := allowed(r, nil, nil); len(got) != len(flow.Allowed[r.Reason]) {
+	if got := judged(r, nil, nil); len(got.allowed) != len(flow.Allowed[r.Reason]) || got.unfit != "" {
 		t.Errorf("without money: %v", got)
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/app"
-	"github.com/hapaxpay/hapax/internal/config"
 	"github.com/hapaxpay/hapax/internal/devdb"
 	"github.com/hapaxpay/hapax/internal/store"
 )
@@ -61,8 +61,8 @@ const toolConns = 2
 // stopWithin bounds how long the end of a private server may take.
 const stopWithin = 30 * time.Second
 
-// database gives the URLs of owner and service. Without HAPAX_DATABASE_URL the private PostgreSQL of this user is
-// started, or joined where it runs, and migrated; done must be called.
+// database gives the URLs of owner and service. Without HAPAX_DATABASE_URL the private PostgreSQL that `hapax dev` made
+// is started, or joined where it runs, and migrated; done must be called.
 func (t *tool) database() (owner, service string, done func(), err error) {
 	if t.cfg.DatabaseURL != "" {
 		owner = t.cfg.OwnerURL
@@ -71,17 +71,40 @@ func (t *tool) database() (owner, service string, done func(), err error) {
 		}
 		return owner, t.cfg.DatabaseURL, func() {}, nil
 	}
+	dir, err := t.dataDir()
+	if err != nil {
+		return "", "", nil, err
+	}
+	if _, err := os.Stat(filepath.Join(dir, clusterFolder)); errors.Is(err, fs.ErrNotExist) {
+		return "", "", nil, fmt.Errorf("no data at %s; start `hapax dev` first, or set HAPAX_DATABASE_URL", dir)
+	}
 	server, err := t.private()
 	if err != nil {
 		return "", "", nil, err
 	}
 	owner, service = server.URL(devdb.RoleOwner, devdb.Database), server.URL(devdb.RoleService, devdb.Database)
 	done = func() { t.stop(server) }
-	if err := store.Migrate(t.ctx, owner); err != nil {
+	if err := t.migratePrivate(server); err != nil {
 		done()
 		return "", "", nil, err
 	}
 	return owner, service, done, nil
+}
+
+// clusterFolder holds the private PostgreSQL, in the data folder.
+const clusterFolder = "postgres"
+
+// devEnvironment is the name under which the private database sends.
+const devEnvironment = "dev"
+
+// migratePrivate brings the private database up to this version, or says how to begin anew where that cannot be.
+func (t *tool) migratePrivate(server *devdb.Server) error {
+	err := store.Migrate(t.ctx, server.URL(devdb.RoleOwner, devdb.Database))
+	if errors.Is(err, store.ErrOtherMigrations) {
+		dir, dirErr := t.dataDir()
+		return errors.Join(fmt.Errorf("the data in %s are of another development version: delete that folder, or set HAPAX_DATA_DIR to another one", dir), dirErr)
+	}
+	return err
 }
 
 // private starts or joins the private PostgreSQL.
@@ -91,9 +114,10 @@ func (t *tool) private() (server *devdb.Server, err error) {
 		return nil, err
 	}
 	err = t.withPostgres(func() error {
-		server, err = devdb.Start(t.ctx, devdb.Config{Dir: filepath.Join(dir, "postgres")})
+		server, err = devdb.Start(t.ctx, devdb.Config{Dir: filepath.Join(dir, clusterFolder)})
 		return err
 	})
+	t.cfg.Environment = devEnvironment
 	return server, err
 }
 
@@ -163,42 +187,4 @@ func (t *tool) secretKey() (string, error) {
 		return "", err
 	}
 	return mem.SecretKey, keep(dir, mem)
-}
-
-type configCmd struct{}
-
-// Run prints the effective settings and whether they fit; exit 1 when they do not.
-func (configCmd) Run(t *tool) error {
-	settings := map[string]any{}
-	var rows [][]string
-	v, kind := reflect.ValueOf(t.cfg), reflect.TypeOf(t.cfg)
-	for n := range kind.NumField() {
-		f := kind.Field(n)
-		value := fmt.Sprint(v.Field(n).Interface())
-		if secret := f.Tag.Get("secret"); secret != "" {
-			value = config.Masked(secret, value)
-		}
-		settings[f.Tag.Get("env")] = value
-		rows = append(rows, []string{f.Tag.Get("env"), value})
-	}
-	invalid := t.cfg.Check()
-	budget := t.cfg.Budget().String()
-	object := map[string]any{"ok": invalid == nil, "settings": settings, "budget": budget}
-	text := "\nbudget: " + budget
-	if invalid != nil {
-		object["refused"] = invalid.Error()
-		text += "\n\nrefused: " + invalid.Error()
-	}
-	if !t.json {
-		if err := t.table("SETTING\tVALUE", rows); err != nil {
-			return err
-		}
-	}
-	if err := t.tell(object, text); err != nil {
-		return err
-	}
-	if invalid != nil {
-		return errFound
-	}
-	return nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 type verifyCmd struct {
-	Sandbox string `help:"Address of the sandbox acquirer: its register is compared too (I-1, I-13, I-14)." placeholder:"URL"`
+	Sandbox string `help:"Address of the sandbox acquirer: its register is compared too (I-1, I-13, I-14). Default: that of the running hapax dev." placeholder:"URL"`
 }
 
 // Run asks every invariant; exit 1 when one is broken.
@@ -24,6 +24,11 @@ func (c verifyCmd) Run(t *tool) error {
 		return err
 	}
 	defer done()
+	if c.Sandbox == "" && t.cfg.DatabaseURL == "" {
+		if c.Sandbox, err = t.runningSandbox(); err != nil {
+			return err
+		}
+	}
 	s, err := t.open(service)
 	if err != nil {
 		return err

@@ -20,10 +20,10 @@ import (
 
 // Config is what a process that serves needs. Tags are read by kong: flag, environment variable, default, help.
 type Config struct {
-	DatabaseURL string `name:"database-url" env:"HAPAX_DATABASE_URL" help:"PostgreSQL of the service's role. Empty: a private one is started." secret:"url"`
+	DatabaseURL string `name:"database-url" env:"HAPAX_DATABASE_URL" help:"PostgreSQL of the service's role. Empty: the private one of hapax dev." secret:"url"`
 	OwnerURL    string `name:"owner-database-url" env:"HAPAX_OWNER_DATABASE_URL" help:"PostgreSQL of the owner's role, for migrate. Empty: as the database URL." secret:"url"`
 	Listen      string `env:"HAPAX_LISTEN" default:"127.0.0.1:8080" help:"Address of the API. Port 0 picks one."`
-	DataDir     string `env:"HAPAX_DATA_DIR" help:"Folder of the private PostgreSQL and sandbox. Default: hapax in the user's data folder." type:"path"`
+	DataDir     string `env:"HAPAX_DATA_DIR" help:"Folder of the private PostgreSQL and sandbox. Default: $XDG_DATA_HOME/hapax or ~/.local/share/hapax, for root /var/lib/hapax." type:"path"`
 	SecretKey   string `env:"HAPAX_SECRET_KEY" help:"Seals acquirers' secrets at rest: 32 bytes in base64." secret:"all"`
 	Environment string `env:"HAPAX_ENVIRONMENT" default:"production" help:"Begins, with the merchant, every key sent to acquirers: what another installation sends through the same acquirer account is known by it as not ours. Two that share an account must differ; never change it. Visible ASCII characters."`
 
@@ -43,7 +43,7 @@ type Config struct {
 	PoolMode       string `env:"HAPAX_POOL_MODE" default:"auto" enum:"auto,session,transaction" help:"auto looks whether a transaction pooler such as pgbouncer stands in between."`
 	PoolSize       int    `env:"HAPAX_POOL_SIZE" default:"10" help:"Most connections to the database."`
 	Faults         string `env:"HAPAX_FAULTS" help:"Crash and synchronisation points, for tests. Refused where a live merchant exists."`
-	LogLevel       string `env:"HAPAX_LOG_LEVEL" default:"auto" enum:"auto,debug,info,warn,error" help:"Least level that is logged. auto: info for what serves, warn for tools."`
+	LogLevel       string `env:"HAPAX_LOG_LEVEL" default:"auto" enum:"auto,debug,info,warn,error" help:"Least level that is logged. auto: info for serve and sandbox, warn for dev and tools."`
 }
 
 // LogAuto is the log level that depends on the command.

@@ -82,10 +82,14 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if path.Clean(r.URL.Path) != r.URL.Path || !strings.HasPrefix(r.URL.Path, "/") {
 		// The mux would redirect, and a client would repeat a payment at another address. What is no path at all, as with
 		// CONNECT, it would answer without a problem document.
-		d.send(x, out, d.refuse(x, problem.New(problem.NotFound, "There is no such path.")))
+		d.send(x, out, d.refuse(x, noPath()))
 		return
 	}
 	d.mux.ServeHTTP(out, x.r)
+}
+
+func noPath() *problem.Problem {
+	return problem.New(problem.NotFound, "There is no such path.").Advise("Compare the path with the contract at /openapi.json; nothing was done.")
 }
 
 // caught turns a panic into a fault.
@@ -105,7 +109,7 @@ func (d *door) record(x *exchange, out *recorder, begun time.Time) {
 	d.metrics.observe(x.route(), out.status, x.code, took)
 	attrs := []slog.Attr{
 		slog.String("request_id", x.requestID), slog.String("route", x.route()), slog.Int("status", out.status),
-		slog.Duration("took", took),
+		slog.Int64("took_ms", took.Milliseconds()),
 	}
 	for name, v := range map[string]string{"merchant": x.key.Merchant.Text(id.Merchant), "key_hash": x.keyHash, "code": string(x.code)} {
 		if v != "" {

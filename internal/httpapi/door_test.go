@@ -386,7 +386,7 @@ func TestLogLine(t *testing.T) {
 	w.get("/v1/payments?idempotency_key=" + key)
 	log := w.log.String()
 	for _, want := range []string{a.header.Get("Request-Id"), operation.KeyHash(key), merchant.Text(id.Merchant), `"route":"POST /v1/payment_intents"`,
-		`"route":"GET /v1/payments"`, `"status":201`, `"replayed":true`, `"took":`} {
+		`"route":"GET /v1/payments"`, `"status":201`, `"replayed":true`, `"took_ms":`} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %s in %s", want, log)
 		}

@@ -26,6 +26,10 @@ const (
 	migrationLockTimeout = "5s"
 )
 
+// ErrOtherMigrations says that the database was made by migrations that this binary does not have: a released one was
+// edited, or the data are of another version under development.
+var ErrOtherMigrations = errors.New("a migration was changed after it had been applied")
+
 var neededRoles = []string{"hapax_owner", "hapax_service", "hapax_console"}
 
 // migration is one step of the schema.
@@ -160,7 +164,7 @@ func migrateOne(ctx context.Context, conn *pgx.Conn) (done bool, err error) {
 		}
 		for _, a := range applied {
 			if known := int(a.Version); known <= len(migrations) && !slices.Equal(a.Hash, migrations[known-1].hash[:]) {
-				return fmt.Errorf("migration %s was changed after it had been applied", a.Name)
+				return fmt.Errorf("%w: %s", ErrOtherMigrations, a.Name)
 			}
 		}
 		if done = len(applied) >= len(migrations); done {

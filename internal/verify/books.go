@@ -48,7 +48,7 @@ SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM paym
 SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM decision GROUP BY merchant_id, kind, idempotency_key HAVING count(*) > 1`},
 	}},
 	{id: "I-14", statement: "every money movement in the acquirer's register is matched by a payment, or by an unapplied entry with a review",
-		register: unmatched, without: "the register itself: give the sandbox's address; asked is that all money kept aside has a review",
+		register: unmatched, without: "the register itself: say --sandbox URL; asked is that all money kept aside has a review",
 		checks: []check{
 			{"money kept aside without an open review", `
 SELECT m.merchant_id, m.intent_id, m.payment_id, m.amount || ' ' || m.currency || ', reference ' || m.reference

@@ -134,7 +134,7 @@ func owners(ctx context.Context, pool *pgxpool.Pool, keys []string) (map[string]
 
 var registerOnly = []invariant{
 	{id: "I-1", statement: "the acquirer's own register shows at most one net money movement per intent (captures within one authorization are one; reversals taken off), while its contract holds",
-		register: twice, without: "only the acquirer's register can answer this: give the sandbox's address"},
+		register: twice, without: "only the acquirer's register can answer this: say --sandbox URL"},
 }
 
 // twice finds intents for which more than one charge moved money that was not given back (I-1).

@@ -22,7 +22,7 @@ SELECT NULL::uuid, NULL::uuid, NULL::uuid, 'backend ' || pid || ' has been ' || 
    AND state IN ('idle in transaction', 'idle in transaction (aborted)')
    AND clock_timestamp() - state_change > @idle_us::bigint * interval '1 microsecond'`}}},
 	{id: "I-13", statement: "requests on the wire ≤ permits; no acquirer key is sent with two bodies or by two payments; no permit after settlement or cut-off (freshness at the socket is held by the transport and tested there)",
-		register: overSent, without: "the acquirer's wire log: give the sandbox's address; asked is what was permitted",
+		register: overSent, without: "the acquirer's wire log: say --sandbox URL; asked is what was permitted",
 		checks: []check{
 			{"permits and history differ", `
 SELECT o.merchant_id, o.intent_id, o.payment_id, 'operation ' || o.id || ': ' || o.sends || ' counted, ' || h.granted || ' in the history'

@@ -224,29 +224,61 @@ func (r Report) JSON() []byte {
 	return out
 }
 
-// String gives the report for people: one line for each invariant, and the rows that break it.
+// String gives the report for people: each invariant with its verdict, the rows that break it, and a summary.
 func (r Report) String() string {
 	var b strings.Builder
+	broken, partly := 0, 0
 	for _, i := range r.Invariants {
 		verdict := "ok     "
 		switch {
 		case !i.OK:
 			verdict = "BROKEN "
+			broken++
 		case i.Skipped != "":
 			verdict = "partly "
+			partly++
 		}
-		fmt.Fprintf(&b, "%s%-5s %s\n", verdict, i.ID, i.Statement)
+		wrap(&b, fmt.Sprintf("%s%-5s ", verdict, i.ID), i.Statement)
 		if i.Skipped != "" {
-			fmt.Fprintf(&b, "             not asked: %s\n", i.Skipped)
+			wrap(&b, indent, "not asked: "+i.Skipped)
 		}
 		for _, row := range i.Rows {
-			fmt.Fprintf(&b, "             %s\n", row)
+			fmt.Fprintf(&b, "%s%s\n", indent, row)
 		}
 		if len(i.Rows) == MaxRows {
-			fmt.Fprintf(&b, "             (no more than %d rows are shown)\n", MaxRows)
+			fmt.Fprintf(&b, "%s(no more than %d rows are shown)\n", indent, MaxRows)
 		}
 	}
+	b.WriteByte('\n')
+	if broken > 0 {
+		fmt.Fprintf(&b, "%d BROKEN, ", broken)
+	}
+	hold := len(r.Invariants) - broken - partly
+	if partly == 0 {
+		fmt.Fprintf(&b, "%d of %d hold\n", hold, len(r.Invariants))
+	} else {
+		fmt.Fprintf(&b, "%d hold, %d could be asked only in part\n", hold, partly)
+	}
 	return b.String()
+}
+
+// The report's columns.
+const (
+	indent = "             " // under the statement
+	width  = 110
+)
+
+// wrap writes a text behind its mark, in lines that fit a screen.
+func wrap(b *strings.Builder, mark, text string) {
+	line := mark
+	for _, word := range strings.Fields(text) {
+		if len(line)+len(word) > width {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line = indent
+		}
+		line += word + " "
+	}
+	b.WriteString(strings.TrimRight(line, " ") + "\n")
 }
 
 // String gives the row in one line.

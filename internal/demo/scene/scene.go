@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -95,7 +96,7 @@ func Names() []string {
 func Run(ctx context.Context, o Options) (r Report, err error) {
 	names := Names()
 	if o.Only != "" && !slices.Contains(names, o.Only) {
-		return Report{}, fmt.Errorf("no scenario %q; there are %v", o.Only, names)
+		return Report{}, fmt.Errorf("there is no scenario %q; there are: %s", o.Only, strings.Join(names, ", "))
 	}
 	c := &collector{results: map[string]*Result{}}
 	group, ctx := errgroup.WithContext(ctx)
