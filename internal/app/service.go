@@ -84,5 +84,5 @@ func readingOf(o store.Order) present.IntentReading {
 }
 
 func paymentReading(a store.Attempt) present.PaymentReading {
-	return present.PaymentReading{Intent: a.Intent, Payment: a.Payment, Extra: present.Extra{InReview: a.InReview}}
+	return present.PaymentReading{Intent: a.Intent, Payment: a.Payment, Extra: present.Extra{InReview: a.InReview, KeptAside: a.KeptAside}}
 }

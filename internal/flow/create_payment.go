@@ -10,6 +10,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/payment"
+	"github.com/hapaxpay/hapax/internal/present"
 	"github.com/hapaxpay/hapax/internal/problem"
 )
 
@@ -28,7 +29,22 @@ func (k *createPayment) Current(ctx context.Context, tx Tx, op operation.Operati
 	if len(found) == 0 {
 		return operation.Answer{}, fmt.Errorf("operation %s has no payment", op.ID)
 	}
-	return answerOf(found[0], op.State == operation.InReview), nil
+	x := present.Extra{InReview: op.State == operation.InReview}
+	if x.InReview || !op.Follows.IsZero() { // the review is the one of the operation that does the work
+		x, err = waiting(ctx, tx, found[0].Payment)
+	}
+	return answerOf(found[0], x), err
+}
+
+// waiting says what waits for a person about a payment.
+func waiting(ctx context.Context, tx Tx, p payment.Payment) (x present.Extra, err error) {
+	reviews, err := tx.ReviewsOf(ctx, []Row{{p.Merchant, p.Intent}}, nil)
+	for _, r := range reviews {
+		if r.Payment == p.ID {
+			x.InReview, x.KeptAside = true, x.KeptAside || r.Reason == payment.ReviewAmountMismatch
+		}
+	}
+	return x, err
 }
 
 // route is the account that a payment goes to, with its adapter.
@@ -108,7 +124,7 @@ func (a *admission) late(ctx context.Context, tx Tx, openings []*operation.Openi
 		case p.By.Fingerprint != o.Request.Fingerprint:
 			o.Refusal = problem.New(problem.KeyReuse, "")
 		default:
-			late := answerOf(answers[p.ID], false)
+			late := answerOf(answers[p.ID], present.Extra{})
 			late.Replayed = true
 			o.Replay = &late
 		}
@@ -421,7 +437,7 @@ func (a *admission) findLeaders(ctx context.Context, tx Tx) error {
 			continue
 		}
 		// The payment is live but nothing works on it (held, or waiting for the payer): tell its state, keep no claim.
-		now := answerOf(Attempt{c.locked.Intent, *c.locked.Latest}, false)
+		now := answerOf(Attempt{c.locked.Intent, *c.locked.Latest}, present.Extra{})
 		c.o.Verdict, c.o.Replay = operation.Refuse, &now
 	}
 	return nil

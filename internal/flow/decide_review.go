@@ -229,7 +229,7 @@ func (k *decideReview) movement(w *writes, s *loaded, one *subject, c DecideRevi
 			w.evidence = append(w.evidence, o)
 			return true, nil
 		}
-		o.Inference, o.Failure = evidence.InferNotExecuted, "given_back"
+		o.Inference, o.Failure = evidence.InferNotExecuted, payment.FailureGivenBack
 		k.f.judge(w, s, one, &o)
 		return true, nil
 	}

@@ -89,8 +89,11 @@ func (f *Flow) DecideReview(ctx context.Context, c DecideReviewCommand) (operati
 	return f.engine.Do(ctx, request(operation.DecideReview, c.Merchant, c.Key, c.RequestID, c.Fingerprint(), c))
 }
 
-// retryAfter is what an open answer says: ask again then.
-const retryAfter = 2 * time.Second
+// What an open answer says: ask again then. A person takes longer than an acquirer.
+const (
+	retryAfter  = 2 * time.Second
+	retryReview = 5 * time.Minute
+)
 
 // unconfirmed is what a client is told while it is not known whether anything was begun (PROTOCOL section 2).
 func unconfirmed(r operation.Request) operation.Answer {
@@ -109,9 +112,12 @@ func finalStatus(s payment.Status) int {
 }
 
 // answerOf tells the state of a payment: a final answer, or the current state.
-func answerOf(a Attempt, inReview bool) operation.Answer {
-	body := present.Payment(a.Intent, a.Payment, present.Extra{InReview: inReview})
+func answerOf(a Attempt, x present.Extra) operation.Answer {
+	body := present.Payment(a.Intent, a.Payment, x)
 	out := operation.Answer{Status: 202, Body: body, Location: present.PaymentPath(a.Payment.ID), RetryAfter: retryAfter}
+	if x.InReview {
+		out.RetryAfter = retryReview
+	}
 	switch {
 	case a.Payment.Status.Final():
 		out.Status, out.Final, out.RetryAfter = finalStatus(a.Payment.Status), true, 0

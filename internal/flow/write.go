@@ -95,10 +95,10 @@ func (w *writes) collect(one *subject, s *loaded) error {
 	}
 	for _, d := range one.decisions {
 		for _, t := range d.Events {
-			w.event(one.order, one.now, t)
+			w.event(one.order, one.now, t, false)
 		}
 		if d.Review != "" && !d.Conflict && !s.reviewed(one, d) {
-			w.event(one.order, one.now, payment.EventReview)
+			w.event(one.order, one.now, payment.EventReview, d.Review == payment.ReviewAmountMismatch)
 		}
 	}
 	if one.now.Status.Final() {
@@ -117,17 +117,17 @@ func (s *loaded) reviewed(one *subject, d payment.Decision) bool {
 }
 
 // event appends to the intent's events, under its lock: their order is the version (DESIGN data rule 8).
-func (w *writes) event(i *payment.Intent, p payment.Payment, t payment.EventType) {
+func (w *writes) event(i *payment.Intent, p payment.Payment, t payment.EventType, keptAside bool) {
 	i.EventVersion++
 	e := payment.Event{Merchant: i.Merchant, ID: w.f.rt.NewID(), Intent: i.ID, Payment: p.ID, Version: i.EventVersion,
 		Key: payment.EventKey(i.KeySeed, i.EventVersion), Type: t, At: w.g.Now}
-	e.Payload = present.Event(e, *i, p)
+	e.Payload = present.Event(e, *i, p, keptAside)
 	w.events = append(w.events, e)
 }
 
 // settle completes every operation of a payment that is final, with its answer, and closes what evidence decided.
 func (w *writes) settle(one *subject, s *loaded) {
-	answer := answerOf(Attempt{*one.order, one.now}, false)
+	answer := answerOf(Attempt{*one.order, one.now}, present.Extra{})
 	for _, op := range one.ops {
 		op.State, op.AnswerStatus, op.AnswerBody = operation.Completed, answer.Status, answer.Body
 		w.ops = append(w.ops, op)

@@ -168,7 +168,7 @@ func (w *world) do(r *http.Request) told {
 		if err := json.Unmarshal(raw, &a.ProblemBody); err != nil {
 			w.t.Fatalf("a problem that is not JSON: %v", err)
 		}
-		if a.Status != a.status || a.RequestID != a.header.Get("Request-Id") || a.Type != present.ProblemType+a.Code || a.Do == "" || a.Title == "" || a.Detail == "" {
+		if a.Status != a.status || a.RequestID != a.header.Get("Request-Id") || a.Type != present.ProblemType+a.Code || a.Do == "" || a.Title == "" || a.Detail == a.Title {
 			w.t.Fatalf("incomplete problem: %s", raw)
 		}
 	}

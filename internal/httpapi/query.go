@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/hapaxpay/hapax/internal/id"
@@ -60,9 +61,9 @@ func readQuery(raw string, filters []string) (filter, Page, *problem.Problem) {
 	}
 	switch {
 	case len(found) == 0:
-		return filter{}, page, malformed("", "One filter is wanted.")
+		return filter{}, page, malformed("", "One filter is wanted: "+oneOf(filters)+".")
 	case len(found) > 1:
-		return filter{}, page, malformed(found[1].name, "Only one filter is taken.")
+		return filter{}, page, malformed(found[1].name, "Only one filter is taken: "+oneOf(filters)+".")
 	case found[0].value == "" || len(found[0].value) > longestFilter(found[0].name) || !storable(found[0].value):
 		return filter{}, page, malformed(found[0].name, "It is empty, too long, or not text.")
 	}
@@ -77,6 +78,15 @@ func longestFilter(name string) int {
 	return maxFilter
 }
 
+// oneOf lists names.
+func oneOf(names []string) string {
+	last := len(names) - 1
+	if last < 1 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 func parseQuery(raw string, known []string) (url.Values, *problem.Problem) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
@@ -84,10 +94,7 @@ func parseQuery(raw string, known []string) (url.Values, *problem.Problem) {
 	}
 	for name, all := range values {
 		if !slices.Contains(known, name) {
-			if !plainName(name) {
-				name = ""
-			}
-			return nil, malformed(name, "There is no such parameter.")
+			return nil, noSuch("parameter", name, known)
 		}
 		if len(all) > 1 {
 			return nil, malformed(name, "A parameter is given twice.")

@@ -96,7 +96,7 @@ func (d *door) nothing(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allowed) == 0 {
-		d.send(x, w, d.refuse(x, problem.New(problem.NotFound, "There is no such path.")))
+		d.send(x, w, d.refuse(x, noPath()))
 		return
 	}
 	out := d.refuse(x, problem.New(problem.MethodNotAllowed, ""))

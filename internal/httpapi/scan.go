@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -129,10 +131,20 @@ func (s *scanner) unknown(name string) *problem.Problem {
 			return malformed(known, "The names of members are case-sensitive.")
 		}
 	}
-	if plainName(name) {
-		return malformed(name, "There is no such member.")
+	return noSuch("member", name, slices.Sorted(maps.Keys(s.members)))
+}
+
+// noSuch refuses a member or parameter that does not exist; its own name is told in field, unless it could be something
+// secret.
+func noSuch(what, name string, known []string) *problem.Problem {
+	detail := "This takes no " + what + "s."
+	if len(known) > 0 {
+		detail = "There is no such " + what + "; it may be " + oneOf(known) + "."
 	}
-	return malformed("", "There is a member that does not exist.")
+	if !plainName(name) {
+		name = ""
+	}
+	return malformed(name, detail)
 }
 
 func plainName(name string) bool {

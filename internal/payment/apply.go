@@ -2,6 +2,7 @@ package payment
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer"
@@ -194,7 +195,7 @@ func (s Situation) refused(d *Decision, o evidence.Observation) {
 		s.conflict(d, nil, ReviewContradiction)
 	default:
 		s.end(d, Refused, failureOf(o.Reply, "declined"), EventDeclined)
-		s.gate(d, o, s.Standing.Contract.RemembersRefusals || s.Standing.Left() <= 1)
+		s.gate(d, o, s.Standing.Contract.RemembersRefusals || s.answered())
 	}
 }
 
@@ -207,7 +208,7 @@ func (s Situation) notExecuted(d *Decision, o evidence.Observation) {
 	fallback := "not_executed"
 	switch {
 	case o.Source == evidence.FromPerson:
-		fallback = "decided_not_executed"
+		fallback = FailureDecided
 	case o.Outcome == acquirer.OutcomeNotSent:
 		fallback = "acquirer_unreachable"
 	case o.Outcome == acquirer.OutcomeRejected:
@@ -215,7 +216,7 @@ func (s Situation) notExecuted(d *Decision, o evidence.Observation) {
 	}
 	s.end(d, NotExecuted, failureOf(o.Reply, fallback), EventFailed)
 	// Given back: the money was the answer to the only send that left.
-	answered := o.Failure == "given_back" && s.Standing.Left() <= 1
+	answered := o.Failure == FailureGivenBack && s.Standing.Left() <= 1
 	s.gate(d, o, answered || o.Outcome == acquirer.OutcomeNotSent || o.Outcome == acquirer.OutcomeRejected)
 }
 
@@ -239,6 +240,10 @@ func (s Situation) end(d *Decision, by Cause, f Failure, event EventType) {
 	d.To, d.Effect, d.Why, d.Failure = to, evidence.Moved, string(by), f
 	d.Events = append(d.Events, event)
 }
+
+// answered says whether what came is the answer to the only send that left (PROTOCOL P6 a). A row of a lost interval does
+// not know how many left (O1).
+func (s Situation) answered() bool { return s.Standing.Left() <= 1 && !s.Standing.Lost }
 
 // gate opens the way for the next payment at once, or when the longest flight time after the last permit was over
 // before the acquirer was asked (PROTOCOL P6).
@@ -300,10 +305,26 @@ func (s Situation) unproven(d *Decision, o evidence.Observation) {
 	}
 }
 
+// Failure codes that are no acquirer's own words.
+const (
+	FailureDecided   = "decided_not_executed"
+	FailureGivenBack = "given_back"
+)
+
 func failureOf(r acquirer.Reply, fallback string) Failure {
 	code := r.Failure
 	if _, known := acquirer.FailureCodes[code]; !known {
 		code = fallback
 	}
-	return Failure{Code: code, Message: acquirer.FailureCodes[code]}
+	f := Failure{Code: code, Message: acquirer.FailureCodes[code]}
+	if general := code == "declined" || code == "rejected"; general && r.Code != code && printable(r.Code) {
+		f.Message += " Its own code for it: " + r.Code + "."
+	}
+	return f
+}
+
+// printable says whether an acquirer's code can be shown: bounded, visible ASCII.
+func printable(code string) bool {
+	outside := func(r rune) bool { return r <= ' ' || r > '~' }
+	return code != "" && len(code) <= acquirer.MaxCode && strings.IndexFunc(code, outside) < 0
 }

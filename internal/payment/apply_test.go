@@ -207,7 +207,7 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// Failure codes: the acquirer's where it is one of ours, else the general one.
+// Failure codes: the acquirer's where it is one of ours, else the general one, whose words name the acquirer's own.
 func TestFailureCodes(t *testing.T) {
 	for _, tc := range []struct {
 		evidence      seen
@@ -218,12 +218,17 @@ func TestFailureCodes(t *testing.T) {
 		{say(call, true, acquirer.OutcomeDeclined, func(o *evidence.Observation) { o.Failure = "a code of theirs" }), 1, 0, "declined"},
 		{say(call, true, acquirer.OutcomeNotSent), 1, 1, "acquirer_unreachable"},
 		{say(call, true, acquirer.OutcomeRejected, coded(listed)), 1, 0, "rejected"},
+		{say(call, true, acquirer.OutcomeDeclined, coded("two words")), 1, 0, "declined"},
 		{say(lookup, true, acquirer.OutcomeNotFound, infers(evidence.InferNotExecuted)), 1, 0, "not_executed"},
 		{say(evidence.FromPerson, true, acquirer.OutcomeUnknown, infers(evidence.InferNotExecuted)), 1, 0, "decided_not_executed"},
 	} {
 		w, a := begun(true, tc.sends, tc.unsent)
 		w.record(a, tc.evidence)
-		if a.Failure.Code != tc.want || a.Failure.Message != acquirer.FailureCodes[tc.want] {
+		message := acquirer.FailureCodes[tc.want]
+		if tc.want == "rejected" {
+			message += " Its own code for it: " + listed + "."
+		}
+		if a.Failure.Code != tc.want || a.Failure.Message != message {
 			t.Errorf("%s from %s: %+v, want %s", tc.evidence.Outcome, tc.evidence.Source, a.Failure, tc.want)
 		}
 	}

@@ -19,9 +19,10 @@ type eventView struct {
 }
 
 // Event renders the bytes of an event: its id and a snapshot of the payment. They never change (PROTOCOL V1).
-func Event(e payment.Event, i payment.Intent, p payment.Payment) []byte {
+// keptAside says that the review which the event tells of is about money that was taken, but not as asked.
+func Event(e payment.Event, i payment.Intent, p payment.Payment, keptAside bool) []byte {
 	return encode(eventView{ID: e.ID.Text(id.Event), Object: "event", Type: string(e.Type), Key: e.Key, Version: e.Version,
-		CreatedAt: Time(e.At), Data: Payment(i, p, Extra{InReview: e.Type == payment.EventReview})})
+		CreatedAt: Time(e.At), Data: Payment(i, p, Extra{InReview: e.Type == payment.EventReview, KeptAside: keptAside})})
 }
 
 type decisionView struct {

@@ -7,6 +7,7 @@ package present
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -34,6 +35,7 @@ func PaymentPath(p id.ID) string { return paymentsPath + p.Text(id.Payment) }
 // Extra is what a payment's answer tells beside the rows of payment and intent.
 type Extra struct {
 	InReview    bool   // an open review waits for a person
+	KeptAside   bool   // it is about money that was taken, but not as asked
 	RedirectURL string // the payer's page; empty: none
 }
 
@@ -152,7 +154,7 @@ func viewPayment(i payment.Intent, p payment.Payment, x Extra) PaymentBody {
 		Currency:        p.Amount.Currency().String(),
 		AcquirerAccount: p.Account.Text(id.Account), AcquirerReference: orNull(p.AcquirerReference),
 		RedirectURL: x.RedirectURL,
-		Explanation: Explanation(p.Status, x.InReview),
+		Explanation: Explanation(p.Status, p.Failure.Code, x),
 		CreatedAt:   Time(p.CreatedAt), UpdatedAt: Time(p.UpdatedAt),
 	}
 	if p.Failure.Code != "" {
@@ -170,7 +172,7 @@ type ProblemBody struct {
 	Type      string   `json:"type" doc:"urn:hapax:problem: and the code"`
 	Title     string   `json:"title"`
 	Status    int      `json:"status"`
-	Detail    string   `json:"detail"`
+	Detail    string   `json:"detail,omitempty" doc:"What title does not say, where there is more to say"`
 	Code      string   `json:"code" doc:"Stable: decide by this one"`
 	Field     string   `json:"field,omitempty" doc:"The member, parameter or header that was refused"`
 	Link      string   `json:"link,omitempty" doc:"Path of the payment or intent to look at"`
@@ -181,10 +183,14 @@ type ProblemBody struct {
 // Problem renders a refusal as an RFC 9457 document, for application/problem+json.
 func Problem(p *problem.Problem, requestID string) []byte {
 	row := p.Row()
-	return encode(ProblemBody{
+	v := ProblemBody{
 		Type: ProblemType + string(row.Code), Title: row.Title, Status: row.Status, Detail: p.Detail,
-		Code: string(row.Code), Field: p.Field, Link: p.Link, RequestID: requestID, Do: row.Do,
-	})
+		Code: string(row.Code), Field: p.Field, Link: p.Link, RequestID: requestID, Do: cmp.Or(p.Do, row.Do),
+	}
+	if v.Detail == v.Title {
+		v.Detail = ""
+	}
+	return encode(v)
 }
 
 // UnknownBody is told with 202 when not even the state of the operation can be read.

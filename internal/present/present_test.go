@@ -58,7 +58,7 @@ func TestIntentBytes(t *testing.T) {
 func TestExplanations(t *testing.T) {
 	for _, s := range payment.Statuses {
 		for _, review := range []bool{false, true} {
-			words := Explanation(s, review)
+			words := Explanation(s, "", Extra{InReview: review})
 			if words == "" {
 				t.Errorf("%s has no explanation", s)
 			}
@@ -71,7 +71,15 @@ func TestExplanations(t *testing.T) {
 		}
 	}
 	i, p := rows()
-	p.Conflict = true
+	p.Status = payment.Unknown
+	if got := string(Payment(i, p, Extra{InReview: true, KeptAside: true})); !strings.Contains(got, asideWords) || strings.Contains(got, "no proof") {
+		t.Fatalf("money that was taken is told as not proven: %s", got)
+	}
+	p.Status, p.Failure = payment.Failed, payment.Failure{Code: payment.FailureGivenBack}
+	if got := string(Payment(i, p, Extra{})); !strings.Contains(got, "given back") || strings.Contains(got, "not to have been executed") {
+		t.Fatalf("money that was given back is told as never taken: %s", got)
+	}
+	p.Status, p.Conflict = payment.Declined, true
 	if got := string(Payment(i, p, Extra{})); !strings.Contains(got, conflictWords) || strings.Contains(got, "new key") {
 		t.Fatalf("a refusal with a conflict must tell of the conflict (I-17): %s", got)
 	}
@@ -79,10 +87,14 @@ func TestExplanations(t *testing.T) {
 
 func TestProblemBytes(t *testing.T) {
 	got := string(Problem(problem.New(problem.AlreadyPaid, "").See("/v1/payments/x"), "req_1"))
-	want := `{"type":"urn:hapax:problem:already_paid","title":"The intent is paid.","status":409,"detail":"The intent is paid.","code":"already_paid",` +
+	want := `{"type":"urn:hapax:problem:already_paid","title":"The intent is paid.","status":409,"code":"already_paid",` +
 		`"link":"/v1/payments/x","request_id":"req_1","do":"Stop repeating; look at the linked payment."}`
 	if got != want {
 		t.Fatalf("got  %s\nwant %s", got, want)
+	}
+	p := problem.New(problem.NotFound, "There is no such path.").Advise("Look elsewhere.")
+	if got := string(Problem(p, "req_1")); !strings.Contains(got, `"detail":"There is no such path."`) || !strings.HasSuffix(got, `"do":"Look elsewhere."}`) {
+		t.Fatal(got)
 	}
 }
 

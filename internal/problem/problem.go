@@ -67,7 +67,7 @@ var Table = []Row{
 	{IntentConflict, 409, "An intent with this client reference exists with other parameters and cannot be amended now.", "Look at the linked intent."},
 	{TooLarge, 413, "The request body is too large.", "Send at most 64 KiB."},
 	{UnsupportedMediaType, 415, "The content type is not application/json.", "Send application/json in UTF-8."},
-	{KeyReuse, 422, "This key was used with other parameters.", "Use a new key for a new purchase; the old one stays as it is."},
+	{KeyReuse, 422, "This key was used with other parameters.", "Use a new key for a new purchase; the old one stays as it is. For the same order, look the payment up first."},
 	{IntentExpired, 422, "The intent is past its pay_before.", "Create a new intent. What is already under way goes on."},
 	{AmountMismatch, 422, "Amount or currency differ from the intent's.", "Leave them out, or send the intent's."},
 	{InvalidValue, 422, "A value is not acceptable.", "Correct the named field; nothing was done."},
@@ -90,6 +90,7 @@ var byCode = func() map[Code]Row {
 type Problem struct {
 	Code       Code
 	Detail     string        // in words, never with the refused value
+	Do         string        // what to do next, where the table's line does not fit; empty: the table's
 	Field      string        // the name of the offending field, where there is one
 	Link       string        // path of the payment or intent to look at
 	RetryAfter time.Duration // zero: no hint
@@ -120,6 +121,9 @@ func New(code Code, detail string) *Problem {
 
 // On names the offending field.
 func (p *Problem) On(field string) *Problem { p.Field = field; return p }
+
+// Advise says what to do next instead of the table's line.
+func (p *Problem) Advise(do string) *Problem { p.Do = do; return p }
 
 // See links to what the client should look at.
 func (p *Problem) See(path string) *Problem { p.Link = path; return p }

@@ -18,7 +18,8 @@ import (
 // Attempt is a payment with its intent, as it is read.
 type Attempt struct {
 	flow.Attempt
-	InReview bool // an open review waits for a person
+	InReview  bool // an open review waits for a person
+	KeptAside bool // it is about money that was taken, but not as asked
 }
 
 // Order is an intent with its payments, in order of their ordinals.
@@ -133,13 +134,14 @@ func attempts(ctx context.Context, q *dbgen.Queries, rows []pair) ([]Attempt, er
 	if err != nil {
 		return nil, err
 	}
-	waits := make(map[pgtype.UUID]bool, len(reviews))
+	waits, aside := make(map[pgtype.UUID]bool, len(reviews)), map[pgtype.UUID]bool{}
 	for _, r := range reviews {
 		waits[r.PaymentID] = true
+		aside[r.PaymentID] = aside[r.PaymentID] || r.Reason == string(payment.ReviewAmountMismatch)
 	}
 	return each(rows, func(r pair) (Attempt, error) {
 		a, err := attempt(r.intent, r.payment)
-		return Attempt{a, waits[r.payment.ID]}, err
+		return Attempt{a, waits[r.payment.ID], aside[r.payment.ID]}, err
 	})
 }
 
