@@ -92,6 +92,14 @@ type paymentRow struct {
 	inReview                    bool
 }
 
+// why says in words why a payment was refused.
+func (p paymentRow) why() string {
+	if p.because == "" {
+		return p.failure
+	}
+	return p.failure + ": " + strings.TrimSuffix(p.because, ".")
+}
+
 func (p paymentRow) name() string { return fmt.Sprintf("Payment %d (%s)", p.n, p.id.Text(id.Payment)) }
 
 func (t *teller) readPayments(ctx context.Context) error {
@@ -119,10 +127,23 @@ SELECT p.id, p.n, p.status, p.conflict, p.gate_open, p.amount, p.captured_amount
 // noteRow is a row of the history.
 type noteRow struct {
 	kind, what, why, request, keyHash string
-	fence                             int64
 }
 
-const notesSQL = `SELECT id, kind, what, why, coalesce(request_id, ''), coalesce(key_hash, ''), fence, created_at FROM history WHERE merchant_id = $1::uuid AND `
+// turn is one ownership of an operation: what its owner did and saw is recorded at its end, but a further permit at once.
+type turn struct {
+	operation id.ID
+	fence     int64
+}
+
+// permitRow is a permit for a send after the first.
+type permitRow struct {
+	id   id.ID
+	turn turn
+	at   time.Time
+	send int // which one of the operation, from 2
+}
+
+const notesSQL = `SELECT id, kind, what, why, coalesce(request_id, ''), coalesce(key_hash, ''), fence, operation_id, created_at FROM history WHERE merchant_id = $1::uuid AND `
 
 // requests tells what clients and workers did.
 func (t *teller) requests(ctx context.Context) error {
@@ -138,10 +159,18 @@ func (t *teller) requestsWithoutIntent(ctx context.Context, q string) error {
 func (t *teller) notes(ctx context.Context, text string, args []any) error {
 	var n noteRow
 	var raw [16]byte
+	var op *[16]byte
+	var fence int64
 	var at time.Time
-	return t.each(ctx, "history", text, args, []any{&raw, &n.kind, &n.what, &n.why, &n.request, &n.keyHash, &n.fence, &at}, func() {
+	sends := map[id.ID]int{}
+	return t.each(ctx, "history", text, args, []any{&raw, &n.kind, &n.what, &n.why, &n.request, &n.keyHash, &fence, &op, &at}, func() {
 		r := ofClaim
-		if n.what == operation.WhatCompleted {
+		switch n.what {
+		case operation.WhatPermit:
+			sends[orZero(op)]++
+			t.permits = append(t.permits, permitRow{id: raw, turn: turn{orZero(op), fence}, at: at, send: 1 + sends[orZero(op)]}) // the claim allowed the first
+			return
+		case operation.WhatCompleted:
 			r = ofCompletion
 		}
 		t.say(at, r, raw, "request", n.sentence())
@@ -152,19 +181,48 @@ func (t *teller) notes(ctx context.Context, text string, args []any) error {
 func (t *teller) evidence(ctx context.Context) error {
 	var e evidenceRow
 	var raw [16]byte
-	var payment *[16]byte
-	var at time.Time
-	return t.each(ctx, "evidence", `
-SELECT id, payment_id, source, outcome, class, coalesce(code, ''), coalesce(reference, ''), coalesce(our_reference, ''), amount, coalesce(currency, ''),
-       coalesce(acquirer_request_id, ''), fence, inference, effect, why, coalesce(person, ''), coalesce(note, ''), created_at
+	var payment, op *[16]byte
+	var seen []evidenceRow
+	err := t.each(ctx, "evidence", `
+SELECT id, payment_id, operation_id, source, outcome, class, coalesce(code, ''), coalesce(reference, ''), coalesce(our_reference, ''), amount, coalesce(currency, ''),
+       coalesce(acquirer_request_id, ''), fence, inference, effect, why, coalesce(person, ''), coalesce(note, ''), raw_hash IS NOT NULL, created_at
   FROM evidence WHERE merchant_id = $1::uuid AND intent_id = $2::uuid ORDER BY created_at, id`, t.of(),
-		[]any{&raw, &payment, &e.source, &e.outcome, &e.class, &e.code, &e.reference, &e.ourReference, &e.minor, &e.currency,
-			&e.requestID, &e.fence, &e.inference, &e.effect, &e.why, &e.person, &e.note, &at}, func() {
+		[]any{&raw, &payment, &op, &e.source, &e.outcome, &e.class, &e.code, &e.reference, &e.ourReference, &e.minor, &e.currency,
+			&e.requestID, &e.turn.fence, &e.inference, &e.effect, &e.why, &e.person, &e.note, &e.answered, &e.at}, func() {
+			e.id, e.turn.operation = raw, orZero(op)
 			p, known := t.payments[orZero(payment)]
 			e.mismatch = known && e.outcome == "succeeded" &&
 				(e.minor == nil || *e.minor != p.minor || e.currency != p.currency || e.ourReference != "" && e.ourReference != p.key)
-			t.say(at, ofEvidence, raw, "acquirer", e.sentence())
+			seen = append(seen, e)
 		})
+	for _, p := range t.permits {
+		t.send(p, seen)
+	}
+	for _, e := range seen {
+		t.say(e.at, ofEvidence, e.id, "acquirer", e.sentence())
+	}
+	return err
+}
+
+// send tells of a further send. Everything that its owner had seen before was known when the permit was granted, and
+// stands before it, although it was written down later, with what the send brought.
+func (t *teller) send(p permitRow, seen []evidenceRow) {
+	last := -1
+	for n, e := range seen {
+		if e.turn == p.turn && e.source == "call" && !e.at.Before(p.at) {
+			last = n
+		}
+	}
+	for n, e := range seen[:max(last, 0)] {
+		if e.turn == p.turn && e.at.Equal(seen[last].at) {
+			seen[n].at = p.at
+		}
+	}
+	text := "may be sent once more: send %d of this payment, under the same key."
+	if last >= 0 && seen[last].outcome != "not_sent" {
+		text = "is sent once more: send %d of this payment, under the same key."
+	}
+	t.say(p.at, ofSend, p.id, "request", "The same stored request "+fmt.Sprintf(text, p.send))
 }
 
 const movementsSQL = `SELECT id, kind, reference, amount, currency, state, coalesce(cause, ''), created_at, updated_at FROM movement WHERE merchant_id = $1::uuid AND `
@@ -179,8 +237,11 @@ func (t *teller) money(ctx context.Context, text string, args []any) error {
 	var raw [16]byte
 	var at, changed time.Time
 	return t.each(ctx, "movements", text, args, []any{&raw, &m.kind, &m.reference, &m.minor, &m.currency, &m.state, &m.cause, &at, &changed}, func() {
-		m.changed = changed.After(at)
-		t.say(at, ofMovement, raw, "books", m.sentence(changed))
+		later := changed.After(at) // kept aside at first: what counts or was given back does not change any more
+		t.say(at, ofMovement, raw, "books", m.sentence(later))
+		if outcome := m.outcome(); later && outcome != "" {
+			t.say(changed, ofMovement, raw, "books", outcome)
+		}
 	})
 }
 
@@ -222,12 +283,13 @@ func (t *teller) entriesOf(ctx context.Context, which string, args []any) error 
 // events tells what merchants' systems are told.
 func (t *teller) events(ctx context.Context) error {
 	var raw [16]byte
+	var payment *[16]byte
 	var version int64
 	var kind string
 	var at time.Time
-	return t.each(ctx, "events", `SELECT id, version, type, created_at FROM event WHERE merchant_id = $1::uuid AND intent_id = $2::uuid ORDER BY version`,
-		t.of(), []any{&raw, &version, &kind, &at}, func() {
-			t.say(at, ofEvent, raw, "event", fmt.Sprintf("Event %d of the order, %s (%s): %s.", version, kind, id.ID(raw).Text(id.Event), eventWords(kind)))
+	return t.each(ctx, "events", `SELECT id, payment_id, version, type, created_at FROM event WHERE merchant_id = $1::uuid AND intent_id = $2::uuid ORDER BY version`,
+		t.of(), []any{&raw, &payment, &version, &kind, &at}, func() {
+			t.say(at, ofEvent, raw, "event", fmt.Sprintf("Event %d of the order, %s (%s): %s.", version, kind, id.ID(raw).Text(id.Event), eventWords(kind, t.payments[orZero(payment)].failure)))
 		})
 }
 

@@ -136,6 +136,7 @@ const (
 	ofClaim
 	ofDecision
 	ofEvidence
+	ofSend
 	ofMovement
 	ofBooks
 	ofEvent
@@ -159,6 +160,7 @@ type teller struct {
 	story    Story
 	entries  []entry
 	payments map[id.ID]paymentRow
+	permits  []permitRow // told by evidence, which says what they led to
 }
 
 func (t *teller) say(at time.Time, r rank, tie id.ID, source, text string) {

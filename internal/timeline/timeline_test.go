@@ -313,3 +313,40 @@ func TestACanceledSearchIsAnError(t *testing.T) {
 		t.Error("nothing was read, and nobody was told")
 	}
 }
+
+// TestAFurtherSendStandsAfterWhatItAnswers: the first answer is recorded only after the second send was allowed.
+func TestAFurtherSendStandsAfterWhatItAnswers(t *testing.T) {
+	db, b := rich(t)
+	b.note("11:00:01", "create_payment", operation.WhatPermit, "", "req_8", firstKey, 7)
+	b.evidence("11:00:05", "call", "unknown", "read_timeout", "", "noted", "nothing proven: unknown", 0, 7)
+	b.evidence("11:00:05", "call", "unknown", "rate_limited", "", "noted", "nothing proven: unknown", 0, 7)
+	b.exec(`UPDATE evidence SET raw_hash = sha256('x') WHERE class = 'rate_limited'`)
+	b.note("11:00:06", "create_payment", operation.WhatPermit, "", "", firstKey, 8)
+	got := timeline.Text(find(t, db, "A-17", id.ID{}))
+	for _, want := range []string{
+		"  11:00:01  acquirer  The acquirer did not answer in time; whether the money was taken is not known.\n" +
+			"  11:00:01  request   The same stored request is sent once more: send 3 of this payment, under the same key.\n" +
+			"  11:00:05  acquirer  The acquirer asked us to slow down, which does not prove whether the money was taken.\n" +
+			"  11:00:06  request   The same stored request may be sent once more: send 4 of this payment, under the same key.\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("not told: %s\n%s", want, got)
+		}
+	}
+}
+
+// TestMoneyThatWasGivenBackWasTaken: the money of another amount that a person gave back is not told as never taken.
+func TestMoneyThatWasGivenBackWasTaken(t *testing.T) {
+	db, b := rich(t)
+	b.exec(`UPDATE payment SET status = 'failed', captured_amount = 0, failure_code = 'given_back', failure_message = 'It was given back.', refused_at = now(), gate_open = true WHERE id = $1`, u(101))
+	b.evidence("16:00:00", "person", "unknown", "decision_returned", "", "moved", "not_executed", 0, 0)
+	b.event("16:00:00", 4, "payment.failed")
+	got := timeline.Text(find(t, db, "A-17", id.ID{}))
+	for _, want := range []string{"makes the payment failed: money was taken, but not as asked, and it was given back.",
+		"the merchant is told that the payment failed: money was taken, but not as asked, and it was given back.",
+		"is failed: no money counts for it (given_back: It was given back)"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("not told: %s\n%s", want, got)
+		}
+	}
+}

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/problem"
 	"github.com/hapaxpay/hapax/money"
 )
@@ -69,9 +71,7 @@ func (n noteRow) sentence() string {
 	case operation.WhatJoined:
 		return n.by() + " asked for the payment that is under way already, with a key of its own: it joined it, no second charge."
 	case operation.WhatTakeover:
-		return fmt.Sprintf("It is not settled yet: a worker takes over (owner %d; %s) and asks the acquirer before anything else.", n.fence, n.why)
-	case operation.WhatPermit:
-		return fmt.Sprintf("The same stored request may be sent once more (owner %d).", n.fence)
+		return fmt.Sprintf("It is not settled yet: a worker takes over (%s) and asks the acquirer before anything else.", n.why)
 	case operation.WhatDenied:
 		why := deniedWords[n.why]
 		if why == "" {
@@ -79,7 +79,7 @@ func (n noteRow) sentence() string {
 		}
 		return "It may not be sent again: " + why + "."
 	case operation.WhatStale:
-		return fmt.Sprintf("A worker that had lost its ownership (owner %d) came back; its conclusions were dropped.", n.fence)
+		return "A worker that had lost its ownership came back; its conclusions were dropped."
 	case operation.WhatRefused:
 		return n.by() + " was refused: " + problemWords(n.why)
 	case operation.WhatDecided:
@@ -125,9 +125,12 @@ type evidenceRow struct {
 	reference, ourReference      string
 	minor                        *int64
 	currency, requestID          string
-	fence                        int64
+	id                           id.ID
+	at                           time.Time // when it was written, or known at the latest
+	turn                         turn
 	inference, effect, why       string
 	person, note                 string
+	answered                     bool // a complete answer came
 	mismatch                     bool // money moved, but not as it was asked
 }
 
@@ -144,6 +147,10 @@ var sourceWords = map[string]string{
 var unknownWords = map[string]string{
 	"read_timeout":       "the acquirer did not answer in time",
 	"connect_timeout":    "no connection to the acquirer came about in time",
+	"response_too_large": "the acquirer's answer was too large to be read",
+	"other_reference":    "the acquirer's answer was about another payment",
+	"unlisted_2xx":       "the acquirer gave an answer that its contract does not list",
+	"unlisted_4xx":       "the acquirer gave an answer that its contract does not list",
 	"no_answer":          "the connection to the acquirer broke before its answer came",
 	"server_error":       "the acquirer answered with a failure of its own",
 	"in_flight":          "the acquirer is still working on an earlier request with this key",
@@ -192,7 +199,10 @@ func (e evidenceRow) observed() string {
 	}
 	what := unknownWords[e.class]
 	if what == "" {
-		what = "the answer (" + e.class + ") proves nothing"
+		what = "nothing came back that proves anything (" + e.class + ")"
+	}
+	if e.source == "call" && e.answered {
+		return strings.ToUpper(what[:1]) + what[1:] + ", which does not prove whether the money was taken"
 	}
 	if e.source == "call" {
 		return strings.ToUpper(what[:1]) + what[1:] + "; whether the money was taken is not known"
@@ -233,7 +243,7 @@ func (e evidenceRow) consequence() string {
 	case "behind":
 		return "; the payment has ended, so nothing changes" + e.gateWords()
 	case "stale_owner":
-		return fmt.Sprintf("; dropped, because the worker (owner %d) no longer owned the payment", e.fence)
+		return "; dropped, because the worker that saw it no longer owned the payment"
 	case "conflict":
 		return "; this contradicts what was settled (" + e.why + "): a person decides"
 	}
@@ -261,7 +271,7 @@ func (e evidenceRow) moved() string {
 	case e.outcome == "not_sent", e.outcome == "rejected" && !strings.HasPrefix(e.why, "nothing proven"), e.inference == "not_executed":
 		return "; the payment has failed, and no money was taken"
 	}
-	return "; the payment is unknown from now on"
+	return "; the payment is unknown"
 }
 
 // decision says what a person's word changed; who said what stands with the review.
@@ -270,6 +280,8 @@ func (e evidenceRow) decision() string {
 	switch {
 	case e.effect == "moved" && e.outcome == "succeeded":
 		return text + " makes the payment paid" + e.named() + "."
+	case e.effect == "moved" && e.class == "decision_returned":
+		return text + " makes the payment failed: money was taken, but not as asked, and it was given back."
 	case e.effect == "moved":
 		return text + " makes the payment failed: no money was taken."
 	}
@@ -280,7 +292,6 @@ func (e evidenceRow) decision() string {
 type movementRow struct {
 	kind, reference, currency, state, cause string
 	minor                                   int64
-	changed                                 bool
 }
 
 // kindWords say which way the money went.
@@ -289,19 +300,28 @@ var kindWords = map[string]string{
 	"refund": "given back to the payer", "chargeback": "taken back by the payer's bank",
 }
 
-func (m movementRow) sentence(changed time.Time) string {
+// sentence says what was true of the money when it was booked; later says that it changed afterwards.
+func (m movementRow) sentence(later bool) string {
 	text := fmt.Sprintf("Money: %s were %s, the acquirer's reference %s", amount(m.minor, m.currency), kindWords[m.kind], m.reference)
-	since := ""
-	if m.changed {
-		since = " since " + clock(changed)
-	}
-	switch m.state {
-	case "applied":
-		return text + "; it counts for this order" + since + "."
-	case "returned":
-		return text + "; it was given back outside of this system" + since + "."
+	switch {
+	case m.state == "applied" && !later:
+		return text + "; it counts for this order."
+	case m.cause == "": // it found its payment later
+		return text + "; it is kept aside."
 	}
 	return text + "; it is kept aside: " + strings.ReplaceAll(m.cause, "_", " ") + "."
+}
+
+// outcome says what became of money that was kept aside; empty: nothing yet.
+func (m movementRow) outcome() string {
+	text := fmt.Sprintf("The money kept aside, %s, the acquirer's reference %s, ", amount(m.minor, m.currency), m.reference)
+	switch m.state {
+	case "applied":
+		return text + "counts for this order from now on."
+	case "returned":
+		return text + "was given back to the payer outside of this system."
+	}
+	return ""
 }
 
 // reviewRow is an entry of the queue as the sentences need it.
@@ -318,7 +338,7 @@ var reasonWords = map[string]string{
 	"amount_mismatch":     "the acquirer took another amount or currency than was asked",
 	"money_after_refusal": "money was taken for a payment that had been refused",
 	"second_movement":     "money was taken a second time for this order",
-	"contradiction":       "the acquirer says both paid and refused",
+	"contradiction":       "what the acquirer says contradicts what it said before",
 	"unattributed_money":  "money was taken that belongs to no order of ours",
 	"repeats_forbidden":   "it was sent once without an answer, and must not be sent again",
 }
@@ -346,11 +366,16 @@ func (r reviewRow) decidedSentence() string {
 	return text + ", because: " + strings.TrimSuffix(r.because, ".") + "."
 }
 
-func eventWords(kind string) string {
+func eventWords(kind, failure string) string {
 	switch kind {
+	case "payment.failed":
+		if failure == payment.FailureGivenBack {
+			return "the merchant is told that the payment failed: money was taken, but not as asked, and it was given back"
+		}
+		return "the merchant is told that no money was taken"
 	case "payment.paid":
 		return "the merchant is told that the money was taken"
-	case "payment.declined", "payment.failed", "payment.canceled":
+	case "payment.declined", "payment.canceled":
 		return "the merchant is told that no money was taken"
 	case "payment.conflict":
 		return "the merchant is told that money and answers contradict each other"
@@ -372,7 +397,7 @@ func (p paymentRow) standing() string {
 			text += ", " + amount(p.refunded, p.currency) + " were given back"
 		}
 	case "declined", "failed", "canceled":
-		text += ": no money counts for it (" + p.failure + ")"
+		text += ": no money counts for it (" + p.why() + ")"
 		if !p.gateOpen {
 			text += ". Another payment may start when nothing can arrive any more" + p.next()
 		}
