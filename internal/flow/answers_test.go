@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/config"
+	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/problem"
 	"github.com/hapaxpay/hapax/internal/rig"
 	"github.com/hapaxpay/hapax/internal/sandbox"
@@ -111,7 +112,7 @@ func TestAnswersAfterTheClientsTime(t *testing.T) {
 	if _, err := r.Acquirer.Release(t.Context(), "there", 0); err != nil {
 		t.Fatal(err)
 	}
-	p.Settle(time.Hour)
+	dbtest.Eventually(t, func() bool { return r.Status("slow") == "paid" })
 	x.want(p.PayHTTP("slow", rig.Order{Reference: "1"}), 201, "paid")
 	settled(t, r, 1)
 }

@@ -216,7 +216,7 @@ func (s Situation) notExecuted(d *Decision, o evidence.Observation) {
 	}
 	s.end(d, NotExecuted, failureOf(o.Reply, fallback), EventFailed)
 	// Given back: the money was the answer to the only send that left.
-	answered := o.Failure == FailureGivenBack && s.Standing.Left() <= 1
+	answered := o.Failure == FailureGivenBack && s.answered()
 	s.gate(d, o, answered || o.Outcome == acquirer.OutcomeNotSent || o.Outcome == acquirer.OutcomeRejected)
 }
 

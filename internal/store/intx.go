@@ -60,6 +60,9 @@ func (s *Store) inTx(ctx context.Context, name string, options pgx.TxOptions, f 
 			return err
 		}
 	}
+	if err == nil { // each run met another server than the one whose epoch was just written: nothing was committed
+		return fmt.Errorf("%s: %w: %w", name, operation.ErrOnHold, operation.ErrNothingDone)
+	}
 	return err
 }
 
