@@ -157,3 +157,34 @@ func TestLateRepeatOfAPurgedKey(t *testing.T) {
 	}
 	settled(t, r, 1)
 }
+
+// What left before a failover may still arrive: the comparison waits for flight and freshness, and the hold with it.
+func TestTheComparisonWaitsForFlight(t *testing.T) {
+	r := rig.New(t, rig.Terms{"max_flight": "10m"})
+	p := r.Replica(fleeting)
+	hold(t, r, p)
+	if n, err := p.Flow.CompareLost(t.Context()); err != nil || n != 0 {
+		t.Errorf("compared %d accounts at once, %v", n, err)
+	}
+	if got := r.Count("SELECT count(*) FROM database_epoch WHERE held"); got != 1 {
+		t.Error("the hold ended before the comparison")
+	}
+	r.Later(11 * time.Minute)
+	if n, err := p.Flow.CompareLost(t.Context()); err != nil || n != 1 {
+		t.Errorf("compared %d accounts after flight, %v", n, err)
+	}
+}
+
+// A payment claimed during a hold may have a lost twin: a rejection of its only send proves nothing (O1, A8).
+func TestARejectionDuringAHoldProvesNothing(t *testing.T) {
+	r := rig.New(t, quick)
+	x := table{t, r, r.Replica(fleeting)}
+	hold(t, r, x.p)
+	x.want(x.p.PayHTTP("key-1", rig.Order{Reference: "1", Method: "pm_401_once"}), 202, "unknown")
+	compared(t, x.p)
+	x.p.Settle(48 * time.Hour)
+	if got := r.Status("key-1"); got == "failed" {
+		t.Error("failed, by a rejection that may be the answer to a second send")
+	}
+	r.Verify()
+}

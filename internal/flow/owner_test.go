@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer/wire"
+	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/pgproxy"
@@ -158,4 +159,42 @@ func TestRecordRunAgainCountsOnce(t *testing.T) {
 	}
 	p.Settle(time.Hour)
 	settled(t, r, 1)
+}
+
+// K11: a client that goes away cancels nothing: the work goes on and is recorded.
+func TestTheClientGoesAway(t *testing.T) {
+	r := rig.New(t, nil)
+	p := r.Replica(patient)
+	faults(t, r, sandbox.Rule{Fault: "hold_before", Gate: "there", Times: 1})
+	ctx, leave := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if _, err := p.Flow.CreatePayment(ctx, r.Command("key-1", rig.Order{Reference: "1"})); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := r.Acquirer.WaitWaiting(t.Context(), "there", 1); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	<-gone
+	if _, err := r.Acquirer.Release(t.Context(), "there", 0); err != nil {
+		t.Fatal(err)
+	}
+	dbtest.Eventually(t, func() bool { return r.Status("key-1") == "paid" })
+	settled(t, r, 1)
+}
+
+// A3: an answer that was read is not repeated in the same request, whatever it says.
+func TestAnAnswerIsNotRepeated(t *testing.T) {
+	r := rig.New(t, nil)
+	p := r.Replica()
+	for _, method := range []string{"pm_500_executed", "pm_409_in_flight", "pm_429_once", "pm_502_executed"} {
+		before := len(r.Charges())
+		p.PayHTTP("key-"+method, rig.Order{Reference: method, Method: method})
+		if got := len(r.Charges()) - before; got != 1 {
+			t.Errorf("%s: %d charge calls arrived, want 1", method, got)
+		}
+	}
 }

@@ -151,6 +151,10 @@ func TestOneMovementIsAppliedToAnIntent(t *testing.T) {
 	if got := r.Receipts(); got > 1 {
 		t.Errorf("%d receipts for one intent", got)
 	}
+	// One of two conflicts is decided: the intent waits for the other one.
+	if a := p.PayHTTP("card-3", rig.Order{Reference: "1"}); a.Member("code") != string(problem.PaymentConflict) {
+		t.Errorf("told %d %s, want payment_conflict", a.Status, a.Body)
+	}
 	r.Verify("I-1") // the acquirer broke its promise to remember refusals
 }
 
@@ -334,6 +338,9 @@ func TestAGateThatCannotBeAskedReachesAPerson(t *testing.T) {
 	}
 	if got := x.r.Count("SELECT count(*) FROM review WHERE decided_at IS NULL"); got == 0 {
 		t.Errorf("the intent is shut for 16 hours (%d questions unanswered) and no person was told", x.r.Count("SELECT count(*) FROM evidence WHERE source = 'lookup'"))
+	}
+	if got := x.r.Count("SELECT count(*) FROM payment WHERE gate_open"); got != 0 {
+		t.Error("the gate opened although nobody could be asked")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/problem"
 	"github.com/hapaxpay/hapax/internal/rig"
 	"github.com/hapaxpay/hapax/internal/sandbox"
@@ -189,4 +190,29 @@ func TestReviewOfAnotherAmount(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Two people decide at the same moment: one decision, and the other one is told.
+func TestTwoPeopleDecideAtOnce(t *testing.T) {
+	r, _ := inReview(t, false)
+	gate := rig.HoldAt(operation.PointInClaim)
+	first, second := r.Replica(rig.WithFaults(gate)), r.Replica()
+	told := make(chan error, 2)
+	go func() { told <- decide(t, r, first, "one", flow.VerdictNotExecuted, "") }()
+	<-gate.Reached()
+	go func() { told <- decide(t, r, second, "two", flow.VerdictNotExecuted, "") }()
+	r.DB.WaitBlocked(t, 1)
+	gate.Open()
+	refused := 0
+	for range 2 {
+		if err := <-told; problem.Is(err, problem.InvalidValue) {
+			refused++
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+	if got := r.Count("SELECT count(*) FROM decision"); got != 1 || refused != 1 {
+		t.Errorf("%d decisions, %d people refused; want 1 and 1", got, refused)
+	}
+	r.Verify()
 }
