@@ -179,7 +179,16 @@ func (one *subject) situation(s *loaded, o evidence.Observation, now time.Time) 
 			mine = append(mine, m)
 		}
 	}
-	return payment.Situation{Intent: *one.order, Payment: one.now, Standing: st, Movements: mine, LastPermitAt: last, Now: now}
+	var open []payment.ReviewReason
+	for _, r := range s.reviews {
+		if r.Payment == one.now.ID {
+			open = append(open, r.Reason)
+		}
+	}
+	for _, d := range one.decisions {
+		open = append(open, d.Review)
+	}
+	return payment.Situation{Intent: *one.order, Payment: one.now, Standing: st, Movements: mine, Reviews: open, LastPermitAt: last, Now: now}
 }
 
 // unknownSends is read where the operation is gone: never one, so that no inference can rest on it (PROTOCOL O1).

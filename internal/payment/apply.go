@@ -15,7 +15,9 @@ type Situation struct {
 	Payment  Payment
 	Standing evidence.Standing
 	// Movements are those of the intent, and unattributed ones that carry this payment's key.
-	Movements    []Movement
+	Movements []Movement
+	// Reviews are the reasons of the payment's open reviews, those of this transaction too.
+	Reviews      []ReviewReason
 	LastPermitAt time.Time // zero: not known any more
 	Now          time.Time // database time
 }
@@ -77,11 +79,7 @@ func (s Situation) money(d *Decision, o evidence.Observation, exact bool) {
 			return
 		}
 		if known.Amount != mv.Amount { // one object, two amounts: what is booked stays, and a person looks
-			if s.Payment.Conflict {
-				d.Effect, d.Why = evidence.Repeat, "the contradiction is open already"
-				return
-			}
-			s.conflict(d, nil, ReviewContradiction)
+			s.contradiction(d)
 			return
 		}
 		d.Effect, d.Why = evidence.Repeat, "this movement is booked already"
@@ -159,6 +157,15 @@ func (s Situation) conflict(d *Decision, mv *Movement, reason ReviewReason) {
 	d.Events = append(d.Events, EventConflict)
 }
 
+// contradiction opens its review, unless it is open: beside a conflict of another cause it is one more.
+func (s Situation) contradiction(d *Decision) {
+	if slices.Contains(s.Reviews, ReviewContradiction) {
+		d.Effect, d.Why = evidence.Repeat, "the contradiction is open already"
+		return
+	}
+	s.conflict(d, nil, ReviewContradiction)
+}
+
 func (s Situation) lateReason() ReviewReason {
 	if s.Payment.Status.Refusal() && s.appliedCount() == 0 {
 		return ReviewMoneyAfterRefusal
@@ -188,11 +195,7 @@ func (s Situation) refused(d *Decision, o evidence.Observation) {
 		s.openGate(d, o)
 	case s.Payment.Status == Paid, s.hasMoney():
 		// Money moved under this payment, applied or waiting for a person: a refusal beside it contradicts it.
-		if s.Payment.Conflict {
-			d.Effect, d.Why = evidence.Repeat, "the contradiction is open already"
-			return
-		}
-		s.conflict(d, nil, ReviewContradiction)
+		s.contradiction(d)
 	default:
 		s.end(d, Refused, failureOf(o.Reply, "declined"), EventDeclined)
 		s.gate(d, o, s.Standing.Contract.RemembersRefusals || s.answered())

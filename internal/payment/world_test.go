@@ -103,7 +103,7 @@ func (w *world) situation(a *attempt, o seen, working bool) payment.Situation {
 			mine = append(mine, m)
 		}
 	}
-	return payment.Situation{Intent: w.intent, Payment: a.Payment, Standing: st, Movements: mine, LastPermitAt: last, Now: w.now}
+	return payment.Situation{Intent: w.intent, Payment: a.Payment, Standing: st, Movements: mine, Reviews: a.reviews, LastPermitAt: last, Now: w.now}
 }
 
 // record applies observations in one transaction: whether the operation is unfinished is read once, under the locks.
