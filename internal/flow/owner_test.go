@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer/wire"
+	"github.com/hapaxpay/hapax/internal/config"
 	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/operation"
@@ -197,4 +198,26 @@ func TestAnAnswerIsNotRepeated(t *testing.T) {
 			t.Errorf("%s: %d charge calls arrived, want 1", method, got)
 		}
 	}
+}
+
+// A5: a permit is fresh from before its claim was sent to the database: a pause inside the claim uses it up, no byte leaves
+// under it, and the request goes out under a permit of its own.
+func TestAPauseInTheClaimUsesUpThePermit(t *testing.T) {
+	r := rig.New(t, nil)
+	gate := rig.HoldAt(operation.PointInClaim)
+	const fresh = time.Second
+	p := r.Replica(rig.WithFaults(gate), rig.With(func(c *config.Config) { c.Fresh = fresh }))
+	told := make(chan rig.Response, 1)
+	begun := time.Now()
+	go func() { told <- p.PayHTTP("key-1", rig.Order{Reference: "1"}) }()
+	<-gate.Reached()
+	dbtest.Eventually(t, func() bool { return time.Since(begun) > fresh+fresh/4 })
+	gate.Open()
+	if a := <-told; a.Status != 201 {
+		t.Errorf("told %d %s", a.Status, a.Body)
+	}
+	if got := r.Text("SELECT sends || ' ' || unsent FROM operation"); got != "2 1" {
+		t.Errorf("sends and unsent %q, want 2 1: nothing left under the first permit", got)
+	}
+	settled(t, r, 1)
 }
