@@ -64,6 +64,7 @@ var breaks = []breakage{
 	}},
 	{want: "I-5", name: "in review without a review", do: sql(`UPDATE review SET decided_at = now(), decision = 'x' WHERE id = $1`, u(118))},
 	{want: "I-5", name: "put off for ever", do: sql(`UPDATE operation SET due_at = 'infinity' WHERE id = $1`, u(132))},
+	{want: "I-5", name: "locked, and nobody is asked", do: sql(`UPDATE payment_intent SET conflict = true WHERE id = (SELECT intent_id FROM payment WHERE id = $1)`, u(101))},
 	{want: "I-5", name: "nobody will look", do: sql(`DELETE FROM operation WHERE id = $1`, u(132))},
 	{want: "I-6", name: "no ledger", do: sql(`DELETE FROM ledger_entry WHERE tx_key = 'tx-k101'`)},
 	{want: "I-6", name: "no ledger for money kept aside", do: sql(`DELETE FROM ledger_entry WHERE tx_key = 'tx-k201'`)},

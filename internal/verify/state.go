@@ -54,6 +54,13 @@ SELECT p.merchant_id, p.intent_id, p.id, 'status ' || p.status
 		{"refused, its gate closed, and nobody will look", `
 SELECT merchant_id, intent_id, id, 'status ' || status
   FROM payment WHERE refused_at IS NOT NULL AND NOT gate_open AND due_at IS NULL`},
+		{"refused, its gate put off for longer than anything may be", `
+SELECT merchant_id, intent_id, id, 'due at ' || due_at
+  FROM payment WHERE NOT gate_open AND due_at > now() + @horizon_us::bigint * interval '1 microsecond'`},
+		{"locked by a conflict that nobody is asked to decide", `
+SELECT i.merchant_id, i.id, NULL::uuid, 'intent version ' || i.version
+  FROM payment_intent i
+ WHERE i.conflict AND NOT EXISTS (SELECT FROM review r WHERE r.merchant_id = i.merchant_id AND r.intent_id = i.id AND r.decided_at IS NULL)`},
 	}},
 	{id: "I-6", statement: "state, ledger, events and stored answer of an operation exist together or not at all", checks: []check{
 		{"final without its event", `
