@@ -90,6 +90,7 @@ type paymentRow struct {
 	createdAt                   time.Time
 	nextLook                    time.Time // zero: none
 	inReview                    bool
+	keptAside                   bool // money moved under it that waits for a person
 }
 
 // why says in words why a payment was refused.
@@ -110,11 +111,12 @@ func (t *teller) readPayments(ctx context.Context) error {
 	return t.each(ctx, "payments", `
 SELECT p.id, p.n, p.status, p.conflict, p.gate_open, p.amount, p.captured_amount, p.refunded_amount, p.currency, p.acquirer_key,
        coalesce(p.acquirer_reference, ''), coalesce(p.failure_code, ''), coalesce(p.failure_message, ''), p.created_at,
-       coalesce(o.due_at, p.due_at), coalesce(o.state = 'in_review', false)
+       coalesce(o.due_at, p.due_at), coalesce(o.state = 'in_review', false),
+       EXISTS (SELECT FROM movement m WHERE m.merchant_id = p.merchant_id AND m.intent_id = p.intent_id AND m.payment_id = p.id AND m.state = 'unapplied')
   FROM payment p LEFT JOIN LATERAL (SELECT w.due_at, w.state FROM operation w WHERE w.merchant_id = p.merchant_id AND w.payment_id = p.id
        AND w.state <> 'completed' AND w.follows_id IS NULL ORDER BY w.due_at LIMIT 1) o ON true
  WHERE p.merchant_id = $1::uuid AND p.intent_id = $2::uuid ORDER BY p.n`, t.of(), []any{&raw, &p.n, &p.status, &p.conflict, &p.gateOpen, &p.minor, &p.captured,
-		&p.refunded, &p.currency, &p.key, &p.reference, &p.failure, &p.because, &p.createdAt, &due, &p.inReview}, func() {
+		&p.refunded, &p.currency, &p.key, &p.reference, &p.failure, &p.because, &p.createdAt, &due, &p.inReview, &p.keptAside}, func() {
 		p.id, p.nextLook = raw, time.Time{}
 		if due != nil {
 			p.nextLook = *due

@@ -402,7 +402,11 @@ func (p paymentRow) standing() string {
 			text += ". Another payment may start when nothing can arrive any more" + p.next()
 		}
 	default:
-		text += ": whether the money was taken is not known yet"
+		if p.keptAside {
+			text += ": money was taken, but not as asked; it is kept aside"
+		} else {
+			text += ": whether the money was taken is not known yet"
+		}
 		if p.inReview {
 			text += ", and a person must decide. Do not pay again"
 		} else {
