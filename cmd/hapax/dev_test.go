@@ -7,13 +7,11 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -21,64 +19,10 @@ import (
 	"github.com/hapaxpay/hapax/internal/store"
 )
 
-// endWithin bounds how long dev may take to stop: server, sandbox and service.
-const endWithin = time.Minute
-
-// built makes the binary as `make build` does.
-func built(t *testing.T) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), "hapax")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	return binary
-}
-
-// devProcess is one running `hapax dev`.
-type devProcess struct {
-	cmd   *exec.Cmd
-	hello object
-	log   *safeBuffer
-}
-
 // startDev runs dev as a process of its own until it says where everything is.
-func startDev(t *testing.T, binary, dir string) *devProcess {
+func startDev(t *testing.T, binary, dir string) *process {
 	t.Helper()
-	d := &devProcess{cmd: exec.CommandContext(context.WithoutCancel(t.Context()), binary, "dev", "--json", "--listen", "127.0.0.1:0", "--sandbox-addr", "127.0.0.1:0"), log: &safeBuffer{}}
-	d.cmd.Env = append(withoutOurs(os.Environ()), "HAPAX_DATA_DIR="+dir)
-	d.cmd.Stderr = d.log
-	out, err := d.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.end(t, syscall.SIGTERM) })
-	if d.hello, err = firstObject(out); err != nil {
-		t.Fatalf("dev: %v\n%s", err, d.log)
-	}
-	return d
-}
-
-// end stops the process and waits until it is gone; a second call does nothing.
-func (d *devProcess) end(t *testing.T, signal syscall.Signal) {
-	t.Helper()
-	if d.cmd.ProcessState != nil {
-		return
-	}
-	if err := d.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Error(err)
-	}
-	timer := time.AfterFunc(endWithin, func() {
-		if err := d.cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
-	})
-	defer timer.Stop()
-	if err := d.cmd.Wait(); err != nil {
-		t.Errorf("dev after %v: %v\n%s", signal, err, d.log)
-	}
+	return startProcess(t, binary, []string{"HAPAX_DATA_DIR=" + dir}, "dev", "--listen", "127.0.0.1:0", "--sandbox-addr", "127.0.0.1:0")
 }
 
 // The newcomer's way: start, pay, ask, stop, start again and find everything as it was.

@@ -6,13 +6,18 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/hapaxpay/hapax/internal/dbtest"
 )
@@ -145,6 +150,79 @@ func firstObject(from io.Reader) (o object, err error) {
 	return o, nil
 }
 
+// built makes the binary as `make build` does.
+func built(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "hapax")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// endWithin bounds how long a process may take to end: for dev that is server, sandbox and service.
+const endWithin = time.Minute
+
+// process is a running command of the built binary.
+type process struct {
+	cmd   *exec.Cmd
+	hello object
+	log   *safeBuffer
+}
+
+// startProcess runs a command as a process of its own, with these settings and no others, until it says where everything
+// is. It is stopped at the end of the test.
+func startProcess(t *testing.T, binary string, settings []string, args ...string) *process {
+	t.Helper()
+	p := &process{cmd: exec.CommandContext(context.WithoutCancel(t.Context()), binary, append(args, "--json")...), log: &safeBuffer{}}
+	p.cmd.Env = append(withoutOurs(os.Environ()), settings...)
+	p.cmd.Stderr = p.log
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.end(t, syscall.SIGTERM) })
+	if p.hello, err = firstObject(out); err != nil {
+		t.Fatalf("%s: %v\n%s", args[0], err, p.log)
+	}
+	return p
+}
+
+// end stops the process and waits until it is gone; a second call does nothing.
+func (p *process) end(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if p.cmd.ProcessState != nil {
+		return
+	}
+	p.signal(t, signal)
+	if err := p.wait(t); err != nil {
+		t.Errorf("%s after %v: %v\n%s", p.cmd.Args[1], signal, err, p.log)
+	}
+}
+
+func (p *process) signal(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		t.Error(err)
+	}
+}
+
+// wait returns how the process ended; one that does not end is killed, and fails the test.
+func (p *process) wait(t *testing.T) error {
+	t.Helper()
+	timer := time.AfterFunc(endWithin, func() {
+		t.Errorf("%s did not end within %v", p.cmd.Args[1], endWithin)
+		if err := p.cmd.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+	})
+	defer timer.Stop()
+	return p.cmd.Wait()
+}
+
 type safeBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -165,6 +243,11 @@ func (b *safeBuffer) String() string {
 // pay makes a payment over HTTP.
 func pay(t *testing.T, address, apiKey, key, body string) (status int, payment object) {
 	t.Helper()
+	return send(t, payRequest(t, address, apiKey, key, body))
+}
+
+func payRequest(t *testing.T, address, apiKey, key, body string) *http.Request {
+	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/v1/payments", strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -172,26 +255,35 @@ func pay(t *testing.T, address, apiKey, key, body string) (status int, payment o
 	r.Header.Set("Authorization", "Bearer "+apiKey)
 	r.Header.Set("Idempotency-Key", key)
 	r.Header.Set("Content-Type", "application/json")
-	return send(t, r)
+	return r
 }
 
 func send(t *testing.T, r *http.Request) (status int, body object) {
 	t.Helper()
-	answer, err := http.DefaultClient.Do(r)
+	status, body, err := trySend(r)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return status, body
+}
+
+// trySend is send where the other side may vanish.
+func trySend(r *http.Request) (status int, body object, err error) {
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, nil, err
 	}
 	raw, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 	if closeErr := answer.Body.Close(); err == nil {
 		err = closeErr
 	}
 	if err != nil {
-		t.Fatal(err)
+		return 0, nil, err
 	}
 	if err := json.Unmarshal(raw, &body); err != nil {
-		t.Fatalf("%s: %s", err, raw)
+		return 0, nil, fmt.Errorf("%w: %s", err, raw)
 	}
-	return answer.StatusCode, body
+	return answer.StatusCode, body, nil
 }
 
 func get(t *testing.T, url string) (status int, body object) {
