@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -131,7 +132,7 @@ func (r rule) act(ctx context.Context) error {
 	case "kill":
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	case "stop":
-		return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		return stop()
 	}
 	ticker := time.NewTicker(holdPoll)
 	defer ticker.Stop()
@@ -145,4 +146,17 @@ func (r rule) act(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// stop returns when the process was stopped and goes on. The kernel may hand SIGSTOP to another thread first, so that this
+// one would run on for a moment: it waits for the SIGCONT.
+func stop() error {
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		return err
+	}
+	<-continued
+	return nil
 }
