@@ -307,6 +307,12 @@ func (a *admission) decide(c *candidate) error {
 		}
 	}
 	verdict := st.Create(c.same(l, target), target.PayBefore, a.g.Now)
+	n := max(st.NextN(), c.after+1)
+	if c.stray > 0 { // its money stands: nothing but that payment may be taken up (PROTOCOL P7)
+		if n, c.o.AskFirst = c.stray, true; c.stray < st.NextN() && verdict == payment.Admit {
+			verdict = payment.RefuseConflict
+		}
+	}
 	switch verdict {
 	case payment.Admit:
 		if amend {
@@ -314,8 +320,6 @@ func (a *admission) decide(c *candidate) error {
 			a.amend(target)
 			l.Intent = target
 		}
-		n := max(st.NextN(), c.after+1, c.stray)
-		c.o.AskFirst = n == c.stray
 		return a.admit(c, target, n)
 	case payment.Join:
 		c.o.Verdict, c.o.Op.Intent, c.o.Op.Payment = operation.Follow, l.ID, l.Latest.ID
