@@ -14,7 +14,7 @@ WITH_DB = $(GO) run ./internal/devdb/cmd/testdb --
 RACE = $(addsuffix /...,$(addprefix ./,$(wildcard internal/operation internal/flow internal/sweep \
        internal/sandbox acquirer internal/httpapi)))
 
-.PHONY: run build test race check vet staticcheck gofmt arch generate
+.PHONY: run build test race check vet staticcheck gofmt arch generate model
 
 run: build ## everything on this machine: PostgreSQL, sandbox acquirer, API, workers
 	./bin/hapax dev
@@ -47,3 +47,6 @@ arch:
 generate: ## code from the SQL of internal/store; building sqlc takes minutes
 	GOBIN=$(TOOLS) $(GO) install $(SQLC)
 	PATH="$(TOOLS):$$PATH" sh internal/store/gen.sh
+
+model: ## the protocol as a model, checked by Spin; a minute (needs spin and gcc, and says so)
+	@sh model/run.sh
