@@ -18,9 +18,9 @@ import (
 type Adapter interface {
 	// Contract gives the declared contract. It is constant for the life of the adapter.
 	Contract() Contract
-	// PrepareCharge builds the bytes of a charge, the same for the same input at any time (PROTOCOL A1).
-	// An error means that this charge can never be sent to this acquirer; nothing was sent.
-	PrepareCharge(Charge) (Prepared, error)
+	// Prepare builds the bytes of a call, the same for the same input at any time (PROTOCOL A1).
+	// An error means that this call can never be sent to this acquirer; nothing was sent.
+	Prepare(Request) (Prepared, error)
 	// Send makes the one request that the permit allows and maps the answer. It always gives a Reply,
 	// whatever happens; OutcomeUnknown is the answer to everything that is not listed (PROTOCOL section 5).
 	Send(ctx context.Context, p Prepared, permit *wire.Permit) Reply
@@ -31,26 +31,50 @@ type Adapter interface {
 	Movements(ctx context.Context, from, to time.Time) ([]Movement, error)
 }
 
-// Charge is what a payment asks of an acquirer: take the amount now.
-type Charge struct {
+// Action names a call that changes something at an acquirer, and with it the object that the call makes.
+type Action string
+
+// The actions.
+const (
+	ActionCharge  Action = "charge"  // take the amount now, or hold it
+	ActionSession Action = "session" // register a hosted page
+	ActionCapture Action = "capture" // take held funds
+	ActionReverse Action = "reverse" // release a hold, close a payer's step, or undo a capture of the same day
+	ActionClose   Action = "close"   // close a hosted page
+	ActionRefund  Action = "refund"  // give captured money back
+	// ActionChargeback is never sent: it names what an acquirer tells of a payer's bank taking money back.
+	ActionChargeback Action = "chargeback"
+)
+
+// Request is what is asked of an acquirer. Which members count depends on the action.
+type Request struct {
+	Action        Action
 	Key           string // opaque derived key (PROTOCOL D2); sent as idempotency key and as our reference
 	Amount        money.Amount
-	PaymentMethod string // the acquirer's token, never a card number
+	Hold          bool      // charge, session: hold the funds instead of taking them
+	PaymentMethod string    // charge: the acquirer's token, never a card number
+	ReturnURL     string    // session: where the payer is sent afterwards
+	ExpiresAt     time.Time // session: the page takes no money after this; zero: the acquirer's own life of a session
+	Object        string    // capture, reverse, refund: the acquirer's id of the charge; close: of the session
+	Final         bool      // capture: the rest of the hold is released
 	Description   string
 }
 
 // Prepared is a request as it will leave, stored before the first call and replayed from the row (PROTOCOL A1).
 type Prepared struct {
-	Action string // the adapter's own name of the call, "charge"
+	Action Action
 	Key    string
+	Object string // the acquirer's id of what the call is about; empty for what makes a new object
 	Body   []byte // canonical bytes
 }
 
 // Query names what is asked about. With a key alone the answer is about everything under that key: money that moved beats
 // whatever else is there. With the acquirer's own id it is about that object only.
 type Query struct {
+	Action    Action // what was sent under the key; empty reads as ActionCharge
 	Key       string // our derived key, which is also our reference
 	Reference string // the acquirer's own id of one object; empty: all under the key
+	Object    string // the acquirer's id of the charge or session that the call was about
 }
 
 // Outcome is what the acquirer said, in the words of PROTOCOL section 5.
@@ -60,20 +84,21 @@ type Outcome int
 const (
 	OutcomeUnknown    Outcome = iota // no proof of anything
 	OutcomeNotSent                   // zero bytes of the request were written, by the connection's own counter
-	OutcomeSucceeded                 // money taken
+	OutcomeSucceeded                 // done: money taken, hold released, page closed, money given back, by the action
 	OutcomeHeld                      // funds held
 	OutcomeRegistered                // payer's step needed, with address
-	OutcomeDeclined                  // business refusal, final by the contract
+	OutcomeDeclined                  // business refusal, final by the contract; of a refund that succeeded before: it failed at the bank
 	OutcomeRejected                  // invalid, unauthorized, forbidden: Code says which
 	OutcomePending                   // the acquirer says: processing
 	OutcomeNotFound                  // lookup: nothing under this key or reference
 	OutcomeDuplicate                 // "duplicate reference": an earlier request exists
 	OutcomeKeyReused                 // "this key was used with other parameters": an earlier request exists, alarm
+	OutcomeClosed                    // the charge or session is over and holds nothing: closed, lapsed, released
 	outcomes
 )
 
 var outcomeNames = [outcomes]string{"unknown", "not_sent", "succeeded", "held", "registered", "declined",
-	"rejected", "pending", "not_found", "duplicate", "key_reused"}
+	"rejected", "pending", "not_found", "duplicate", "key_reused", "closed"}
 
 // String gives the name that is stored in evidence rows.
 func (o Outcome) String() string {
@@ -102,10 +127,22 @@ type Reply struct {
 	Code string
 	// Failure is the code from FailureCodes that clients see; Message is ours, in words.
 	Failure, Message string
+	// About is the action whose object the reply tells of; empty: of the call or question itself.
+	About Action
 	// Reference is the acquirer's id of the object; OurReference is what it echoed of ours.
 	Reference, OurReference string
-	// Amount is what the acquirer says was taken or held; zero when it said nothing.
+	// Object is the acquirer's id of the charge that a capture, reversal, refund or chargeback is about.
+	Object string
+	// Session is the acquirer's id of the hosted page, where there is one.
+	Session string
+	// Amount is what the acquirer says was taken, held or given back; zero when it said nothing.
 	Amount money.Amount
+	// Final says, of a capture, that nothing more can be captured: the rest of the hold is released.
+	Final bool
+	// ExpiresAt is when the hold or the page lapses, as the acquirer tells it; zero: not told.
+	ExpiresAt time.Time
+	// At is when the money moved, as the acquirer tells it; zero: not told.
+	At time.Time
 	// RequestID is the acquirer's id of this exchange, for its support.
 	RequestID string
 	// RawHash is the SHA-256 of the raw body.
@@ -116,8 +153,9 @@ type Reply struct {
 	BytesWritten int64
 	// RedirectURL is the payer's page, when one is needed.
 	RedirectURL string
-	// Also are further movements of money that a lookup found under the same key: an acquirer that executed twice must not
-	// be able to hide the second one (PROTOCOL E5). Each has an outcome, a class, a reference and an amount of its own.
+	// Also is what else a lookup found under the same key: further charges, since an acquirer that executed twice must not
+	// be able to hide the second one (PROTOCOL E5), and what was done upon them: captures, reversals, refunds, chargebacks,
+	// also those done by hand at the acquirer. Each has an outcome, a class, About, a reference and an amount of its own.
 	Also []Reply
 }
 
@@ -126,8 +164,10 @@ const MaxCode = 128
 
 // Movement is one line of the acquirer's own list of money that moved.
 type Movement struct {
-	Reference    string // the acquirer's id of the object
-	OurReference string // our key, as it was sent
+	Reference    string // the acquirer's id of the object that moved it
+	Object       string // the acquirer's id of the charge that it is about
+	Undoes       string // reverse: the acquirer's id of the object that it undoes
+	OurReference string // our key, as it was sent; empty: done by hand at the acquirer
 	Kind         MovementKind
 	Amount       money.Amount
 	At           time.Time
@@ -143,6 +183,8 @@ const (
 	MovementReverse    MovementKind = "reverse"
 	MovementRefund     MovementKind = "refund"
 	MovementChargeback MovementKind = "chargeback"
+	// MovementHold is kept for holds, so that each is known by its id; no money moves with it.
+	MovementHold MovementKind = "hold"
 )
 
 // FailureCodes are the reasons a client can be told (API.md), with the sentence that goes with each.
@@ -161,4 +203,12 @@ var FailureCodes = map[string]string{
 	"decided_not_executed": "A person established that the payment was not executed.",
 	"given_back":           "Money was taken, but not as asked, and it was given back.",
 	"cannot_be_sent":       "The acquirer cannot take this payment; nothing was sent.",
+	"canceled":             "The payment was canceled before any money was taken.",
+	"page_closed":          "The acquirer's page was closed or lapsed, and the payer did not pay.",
+	"hold_expired":         "The hold lapsed or was released before the money was taken.",
+	"already_captured":     "The money has been taken already: refund it instead.",
+	"nothing_to_reverse":   "The acquirer has nothing to reverse.",
+	"too_late":             "The acquirer does not undo this any more: refund it instead.",
+	"exceeds_remaining":    "The acquirer says that less is left than was asked for.",
+	"failed_at_bank":       "The payer's bank did not take the money; it came back.",
 }

@@ -48,6 +48,19 @@ type Contract struct {
 
 	ListsMovements bool // Movements is complete for any interval
 
+	// Others says what is promised for the calls beside a charge. An action that is missing is not offered.
+	Others map[Action]Terms
+
+	Holds           bool          // a charge or session may hold funds instead of taking them
+	HoldLife        time.Duration // life of a hold; zero: asked about from the start
+	SeveralCaptures bool          // more than one capture of one hold
+	PartialRefunds  bool
+	ReverseCaptured time.Duration // how long after it was taken money can be given back by a reversal; zero: never
+	SessionLife     time.Duration // life of a page, or of a payer's step; zero reads as DefaultSessionLife
+	// PageByAddress says that a page is reached by its address only, and that lookups do not tell it: a page whose address
+	// was lost must be closed (PROTOCOL section 7, point 3).
+	PageByAddress bool
+
 	Parallel     int // bound on parallel recovery work; zero reads as DefaultParallel (PROTOCOL S6)
 	RepeatBudget int // most sends per payment; zero reads as DefaultRepeatBudget
 }
@@ -59,7 +72,46 @@ const (
 	DefaultParallel     = 8
 	DefaultRepeatBudget = 4
 	MaxRepeatBudget     = 16
+	DefaultSessionLife  = 24 * time.Hour
 )
+
+// Terms is the part of a contract that differs from call to call.
+type Terms struct {
+	Identity                       Identity
+	KeyWindow                      time.Duration
+	RemembersRefusals              bool
+	BeforeExecution                []string
+	MaxProcessing                  time.Duration
+	LookupByKey, LookupByReference bool
+	LookupLag, LookupKept          time.Duration
+	NotFoundFinal                  bool
+}
+
+// Offers says whether the acquirer takes this call.
+func (c Contract) Offers(a Action) bool {
+	_, listed := c.Others[a]
+	return listed || a == ActionCharge
+}
+
+// For gives the contract as it stands for one call. For a call that is not offered it is the strictest one.
+func (c Contract) For(a Action) Contract {
+	if a == ActionCharge || a == "" {
+		return c
+	}
+	t := c.Others[a]
+	c.Identity, c.KeyWindow, c.RemembersRefusals, c.BeforeExecution = t.Identity, t.KeyWindow, t.RemembersRefusals, t.BeforeExecution
+	c.MaxProcessing, c.LookupByKey, c.LookupByReference = t.MaxProcessing, t.LookupByKey, t.LookupByReference
+	c.LookupLag, c.LookupKept, c.NotFoundFinal = t.LookupLag, t.LookupKept, t.NotFoundFinal
+	return c
+}
+
+// PayerStep is how long a payer's step may stay open: the life of a page.
+func (c Contract) PayerStep() time.Duration {
+	if c.SessionLife <= 0 {
+		return DefaultSessionLife
+	}
+	return c.SessionLife
+}
 
 // CutOff is how long after the first permit a key may still be sent: half of its window (PROTOCOL section 6, A6).
 func (c Contract) CutOff() time.Duration { return c.KeyWindow / 2 }
@@ -115,16 +167,34 @@ func (c Contract) Validate() error {
 	switch {
 	case c.Name == "":
 		return errors.New("contract: no name")
-	case c.Identity != IdentityNone && c.KeyWindow <= 0:
-		return fmt.Errorf("contract %s: repeats are declared safe without a window", c.Name)
-	case c.Identity < IdentityNone || c.Identity > IdentityReference:
-		return fmt.Errorf("contract %s: identity %d does not exist", c.Name, int(c.Identity))
 	case c.KeyLength < MinKeyLength: // the key is our reference too, where nothing else makes a repeat safe
 		return fmt.Errorf("contract %s: keys of %d bytes are too short, at least %d", c.Name, c.KeyLength, MinKeyLength)
-	case c.KeyWindow < 0 || c.MaxFlight < 0 || c.MaxProcessing < 0 || c.LookupLag < 0 || c.LookupKept < 0:
+	case c.MaxFlight < 0 || c.HoldLife < 0 || c.ReverseCaptured < 0 || c.SessionLife < 0:
 		return fmt.Errorf("contract %s: a negative time", c.Name)
+	case c.ReverseCaptured > 0 && !c.Offers(ActionReverse):
+		return fmt.Errorf("contract %s: captured money is reversed but reversals are not offered", c.Name)
+	}
+	if err := c.validate(ActionCharge); err != nil {
+		return err
+	}
+	for a := range c.Others {
+		if err := c.For(a).validate(a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Contract) validate(a Action) error {
+	switch {
+	case c.Identity != IdentityNone && c.KeyWindow <= 0:
+		return fmt.Errorf("contract %s: %s: repeats are declared safe without a window", c.Name, a)
+	case c.Identity < IdentityNone || c.Identity > IdentityReference:
+		return fmt.Errorf("contract %s: %s: identity %d does not exist", c.Name, a, int(c.Identity))
+	case c.KeyWindow < 0 || c.MaxProcessing < 0 || c.LookupLag < 0 || c.LookupKept < 0:
+		return fmt.Errorf("contract %s: %s: a negative time", c.Name, a)
 	case c.NotFoundFinal && !c.CanLookup():
-		return fmt.Errorf("contract %s: \"not found\" is final but there is no lookup", c.Name)
+		return fmt.Errorf("contract %s: %s: \"not found\" is final but there is no lookup", c.Name, a)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ type Factory struct {
 	// what a restart of the process does.
 	Open func(doer wire.Doer) (acquirer.Adapter, error)
 	// Charge is one that the acquirer would take. Its key and amount are those in the Answers.
-	Charge acquirer.Charge
+	Charge acquirer.Request
 	// Answers are all answers that the acquirer's documentation lists and the adapter maps, those to OutcomeUnknown
 	// included. The kit holds that everything else is OutcomeUnknown.
 	Answers []Answer
@@ -153,7 +153,7 @@ func (c *checker) open(doer wire.Doer) acquirer.Adapter {
 }
 
 func (c *checker) prepare(a acquirer.Adapter) acquirer.Prepared {
-	p, err := a.PrepareCharge(c.Charge)
+	p, err := a.Prepare(c.Charge)
 	if err != nil {
 		c.fatalf("the sample charge cannot be prepared: %v", err)
 	}

@@ -12,7 +12,7 @@ type Live struct {
 	// Open makes an adapter that really calls. A second one is what a restart of the process gives.
 	Open func() (acquirer.Adapter, error)
 	// Charge gives a charge under the key that the acquirer takes at once. Its lookup must not lag during the run.
-	Charge func(key string) acquirer.Charge
+	Charge func(key string) acquirer.Request
 	// Keys are two that were never used.
 	Keys [2]string
 	// Received counts the requests that reached the acquirer; Moved the movements under a key. Both look at the
@@ -28,7 +28,7 @@ func RunLive(t *testing.T, l Live) {
 	began := time.Now()
 	a := l.open(t)
 	charge := l.Charge(l.Keys[0])
-	p, err := a.PrepareCharge(charge)
+	p, err := a.Prepare(charge)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func RunLive(t *testing.T, l Live) {
 // liveSlack is how far the acquirer's clock may be from ours.
 const liveSlack = time.Hour
 
-func (l Live) checkListed(t *testing.T, a acquirer.Adapter, first acquirer.Reply, charge acquirer.Charge, began time.Time) {
+func (l Live) checkListed(t *testing.T, a acquirer.Adapter, first acquirer.Reply, charge acquirer.Request, began time.Time) {
 	t.Helper()
 	found, err := a.Movements(t.Context(), began.Add(-liveSlack), time.Now().Add(liveSlack))
 	if err != nil {

@@ -41,8 +41,8 @@ func (m *mutant) Contract() acquirer.Contract {
 	return m.Adapter.Contract()
 }
 
-func (m *mutant) PrepareCharge(c acquirer.Charge) (acquirer.Prepared, error) {
-	p, err := m.Adapter.PrepareCharge(c)
+func (m *mutant) Prepare(c acquirer.Request) (acquirer.Prepared, error) {
+	p, err := m.Adapter.Prepare(c)
 	if err == nil && m.prepare != nil {
 		p = m.prepare(p)
 	}
@@ -89,7 +89,7 @@ func mutantFactory(fault mutant) Factory {
 			m.Adapter, err = sandbox.New(s, []byte(`{"secret":"x"}`), doer)
 			return &m, err
 		},
-		Charge: acquirer.Charge{Key: mutantKey, Amount: money.Must(500, "JPY"), PaymentMethod: "pm_ok"},
+		Charge: acquirer.Request{Key: mutantKey, Amount: money.Must(500, "JPY"), PaymentMethod: "pm_ok"},
 		Answers: []Answer{
 			{Status: 200, ContentType: "application/json", Body: charge, Outcome: acquirer.OutcomeSucceeded},
 			{Status: 401, ContentType: "application/json", Body: `{"error":{"code":"unauthorized","message":"-"}}`,

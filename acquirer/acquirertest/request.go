@@ -69,27 +69,27 @@ func checkPrepared(c *checker) {
 	if err != nil {
 		c.fatalf("the sample's amount: %v", err)
 	}
-	for what, change := range map[string]func(*acquirer.Charge){
-		"amount":         func(ch *acquirer.Charge) { ch.Amount = more },
-		"key":            func(ch *acquirer.Charge) { ch.Key = otherKey(ch.Key) },
-		"payment method": func(ch *acquirer.Charge) { ch.PaymentMethod = otherKey(ch.PaymentMethod) },
+	for what, change := range map[string]func(*acquirer.Request){
+		"amount":         func(ch *acquirer.Request) { ch.Amount = more },
+		"key":            func(ch *acquirer.Request) { ch.Key = otherKey(ch.Key) },
+		"payment method": func(ch *acquirer.Request) { ch.PaymentMethod = otherKey(ch.PaymentMethod) },
 	} {
 		changed := c.Charge
 		change(&changed)
-		if p, err := a.PrepareCharge(changed); err == nil && samePrepared(first, p) {
+		if p, err := a.Prepare(changed); err == nil && samePrepared(first, p) {
 			c.errorf("another %s is prepared to the same request", what)
 		}
 	}
-	for what, change := range map[string]func(*acquirer.Charge){
-		"no key":       func(ch *acquirer.Charge) { ch.Key = "" },
-		"no amount":    func(ch *acquirer.Charge) { ch.Amount = money.Amount{} },
-		"zero":         func(ch *acquirer.Charge) { ch.Amount = money.Must(0, ch.Amount.Currency()) },
-		"below zero":   func(ch *acquirer.Charge) { ch.Amount = money.Must(-1, ch.Amount.Currency()) },
-		"too long key": func(ch *acquirer.Charge) { ch.Key = strings.Repeat("k", a.Contract().KeyLength+1) },
+	for what, change := range map[string]func(*acquirer.Request){
+		"no key":       func(ch *acquirer.Request) { ch.Key = "" },
+		"no amount":    func(ch *acquirer.Request) { ch.Amount = money.Amount{} },
+		"zero":         func(ch *acquirer.Request) { ch.Amount = money.Must(0, ch.Amount.Currency()) },
+		"below zero":   func(ch *acquirer.Request) { ch.Amount = money.Must(-1, ch.Amount.Currency()) },
+		"too long key": func(ch *acquirer.Request) { ch.Key = strings.Repeat("k", a.Contract().KeyLength+1) },
 	} {
 		changed := c.Charge
 		change(&changed)
-		if _, err := a.PrepareCharge(changed); err == nil {
+		if _, err := a.Prepare(changed); err == nil {
 			c.errorf("a charge with %s is prepared", what)
 		}
 	}

@@ -83,8 +83,8 @@ var errSilent = errors.New("this process calls no acquirer")
 // Contract implements acquirer.Adapter.
 func (s silent) Contract() acquirer.Contract { return s.contract }
 
-// PrepareCharge implements acquirer.Adapter.
-func (silent) PrepareCharge(acquirer.Charge) (acquirer.Prepared, error) {
+// Prepare implements acquirer.Adapter.
+func (silent) Prepare(acquirer.Request) (acquirer.Prepared, error) {
 	return acquirer.Prepared{}, errSilent
 }
 

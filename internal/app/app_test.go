@@ -30,7 +30,7 @@ func TestSilentAcquirersCallNobody(t *testing.T) {
 	if a.Contract().MaxSends() != 3 {
 		t.Errorf("another contract than the account's: %+v", a.Contract())
 	}
-	if _, err := a.PrepareCharge(acquirer.Charge{}); err == nil {
+	if _, err := a.Prepare(acquirer.Request{}); err == nil {
 		t.Error("a charge was prepared")
 	}
 	if r := a.Send(t.Context(), acquirer.Prepared{}, nil); r.Outcome != acquirer.OutcomeNotSent || r.BytesWritten != 0 || r.Class == "" {

@@ -37,6 +37,7 @@ const (
 	Noted    Effect = "noted"       // nothing proven: stored
 	Stale    Effect = "stale_owner" // an inference of an owner who lost its fence
 	Conflict Effect = "conflict"    // contradicts what is settled
+	Early    Effect = "early"       // waits for what must come before it
 )
 
 // Observation is one stored observation of what the acquirer holds to be true.
@@ -44,6 +45,7 @@ type Observation struct {
 	Merchant, ID    id.ID
 	Intent, Payment id.ID // zero: fits nothing of ours yet
 	Operation       id.ID
+	Modification    id.ID // of ours; zero: about the payment itself, or done by nobody of ours
 	Account         id.ID
 	Source          Source
 	acquirer.Reply

@@ -94,7 +94,7 @@ type caller struct {
 }
 
 func (c *caller) prepared() acquirer.Prepared {
-	return acquirer.Prepared{Action: c.w.Op.Action, Key: c.w.Op.AcquirerKey, Body: c.w.Op.RequestBody}
+	return acquirer.Prepared{Action: acquirer.Action(c.w.Op.Action), Object: c.w.Op.Object, Key: c.w.Op.AcquirerKey, Body: c.w.Op.RequestBody}
 }
 
 // charge sends the first request, and repeats it at most once: the same stored bytes, where zero bytes left or where the

@@ -224,7 +224,7 @@ func (a *admission) checkInline(c *candidate) *problem.Problem {
 // prepare builds what would be sent for the n-th payment of an intent.
 func (a *admission) prepare(c *candidate, i payment.Intent, n int) (string, acquirer.Prepared, *problem.Problem) {
 	key := a.f.key(i, c.route.adapter, n)
-	p, err := c.route.adapter.PrepareCharge(acquirer.Charge{Key: key, Amount: i.Amount, PaymentMethod: c.cmd.Method})
+	p, err := c.route.adapter.Prepare(acquirer.Request{Action: acquirer.ActionCharge, Key: key, Amount: i.Amount, PaymentMethod: c.cmd.Method})
 	if err != nil {
 		return "", acquirer.Prepared{}, problem.New(problem.InvalidValue, acquirer.FailureCodes["cannot_be_sent"]).On("payment_method")
 	}
@@ -369,7 +369,7 @@ func (a *admission) admit(c *candidate, i payment.Intent, n int) error {
 	c.fresh, c.locked.Latest = &fresh, &fresh
 	op := &c.o.Op
 	op.Intent, op.Payment, op.Account = i.ID, fresh.ID, fresh.Account
-	op.Action, op.AcquirerKey, op.RequestBody = prepared.Action, prepared.Key, prepared.Body
+	op.Action, op.AcquirerKey, op.RequestBody = string(prepared.Action), prepared.Key, prepared.Body
 	op.Sends, op.FirstPermitAt, op.LastPermitAt, op.PermitID = 1, a.g.Now, a.g.Now, a.f.rt.NewID()
 	c.o.Verdict, c.o.Data = operation.Proceed, c.route
 	a.leaders[Row{fresh.Merchant, fresh.ID}] = op.ID
@@ -407,7 +407,7 @@ func (a *admission) write(ctx context.Context, tx Tx) error {
 	var joined []Joined
 	for _, c := range a.joinable {
 		if c.o.Verdict == operation.Follow {
-			joined = append(joined, Joined{c.o.Op.Merchant, command(c.o.Request), c.o.Op.Payment})
+			joined = append(joined, Joined{Merchant: c.o.Op.Merchant, By: command(c.o.Request), Payment: c.o.Op.Payment})
 		}
 	}
 	if err := tx.InsertJoined(ctx, joined); err != nil {

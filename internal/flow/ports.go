@@ -15,6 +15,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/ledger"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/payment"
+	"github.com/hapaxpay/hapax/internal/routing"
 )
 
 // Row names a row by its merchant and id: the only way in which one is found (DESIGN data rule 1).
@@ -50,9 +51,10 @@ type CommandRef struct {
 
 // Joined is the identity of a command that met a live payment.
 type Joined struct {
-	Merchant id.ID
-	By       payment.Command
-	Payment  id.ID
+	Merchant     id.ID
+	By           payment.Command
+	Payment      id.ID
+	Modification id.ID // zero: joined the payment itself
 }
 
 // Account is an acquirer account of a merchant.
@@ -71,6 +73,20 @@ type PaymentChange struct {
 	ExpectedStatus  payment.Status
 	ExpectedVersion int64
 	New             payment.Payment // Version is the expected one plus one
+}
+
+// ModificationChange is one guarded update of a modification.
+type ModificationChange struct {
+	ExpectedStatus  payment.ModificationStatus
+	ExpectedVersion int64
+	New             payment.Modification // Version is the expected one plus one
+}
+
+// Policy is what a merchant has decided for all its payments.
+type Policy struct {
+	Merchant       id.ID
+	CancelCode     bool // every cancel needs a one-time code (PROTOCOL X1)
+	AutoCompensate bool // stray money is given back at once, without a person (PROTOCOL X4)
 }
 
 // Tx is a transaction as the flows see it. Everything works on arrays; locks are taken in the order of PROTOCOL P4,
@@ -108,6 +124,43 @@ type Tx interface {
 	SavePayments(ctx context.Context, changes []PaymentChange) error
 	// OpenOperations locks in order and reads the unfinished operations of the payments.
 	OpenOperations(ctx context.Context, payments []Row) ([]operation.Operation, error)
+
+	// InsertModifications creates modifications; indexes allow one open capture or cancel for each payment, and one
+	// compensation for each movement that did not fail. The result says which are new.
+	InsertModifications(ctx context.Context, rows []payment.Modification) ([]bool, error)
+	// SaveModifications applies guarded updates: status, action, acquirer's reference, failure, answered status. The caller
+	// holds the lock of the payment; zero rows for one of them is an error.
+	SaveModifications(ctx context.Context, changes []ModificationChange) error
+	// ModificationsOf reads the modifications of the payments, in order of their ids. The caller holds the payments' locks,
+	// or only shows what it reads.
+	ModificationsOf(ctx context.Context, payments []Row) ([]payment.Modification, error)
+	// ModificationByID reads one.
+	ModificationByID(ctx context.Context, row Row) (payment.Modification, bool, error)
+	// ModificationsByCommand finds the modifications that a purged operation created or joined; By holds that command.
+	ModificationsByCommand(ctx context.Context, refs []CommandRef) ([]payment.Modification, error)
+	// BindCalls writes what an operation will send, which was not known when it was claimed: account, action, acquirer's
+	// key, object and body of each row that has its fence, is not completed, and has no action yet. The result says which.
+	BindCalls(ctx context.Context, rows []operation.Operation) ([]bool, error)
+
+	// DisputesOf reads the disputes of the payments, whose locks the caller holds; SaveDisputes inserts or updates them by
+	// account and reference.
+	DisputesOf(ctx context.Context, payments []Row) ([]payment.Dispute, error)
+	SaveDisputes(ctx context.Context, rows []payment.Dispute) error
+
+	// InsertCancelCode keeps an issued code's ordinal, binding and limits; LatestCancelCode reads the one that counts.
+	InsertCancelCode(ctx context.Context, c payment.CancelCode) error
+	LatestCancelCode(ctx context.Context, row Row) (payment.CancelCode, bool, error)
+	// SaveCancelCode writes tries and the time of consumption.
+	SaveCancelCode(ctx context.Context, c payment.CancelCode) error
+	// CancelCodeByCommand finds the code that a purged operation issued.
+	CancelCodeByCommand(ctx context.Context, ref CommandRef) (payment.CancelCode, bool, error)
+
+	// EarlyEvidence reads stored observations of the payments that waited for what must come before them (PROTOCOL E1),
+	// oldest first, at most limit.
+	EarlyEvidence(ctx context.Context, payments []Row, limit int) ([]evidence.Observation, error)
+	// Policies reads what the merchants have decided; RoutingRules their rules, in order of priority and id.
+	Policies(ctx context.Context, merchants []id.ID) ([]Policy, error)
+	RoutingRules(ctx context.Context, merchants []id.ID) ([]routing.Rule, error)
 
 	// MovementByID reads one movement, without locking it: whoever changes it holds its review.
 	MovementByID(ctx context.Context, row Row) (payment.Movement, bool, error)

@@ -30,6 +30,11 @@ const (
 	Account   = "aa_"
 	Evidence  = "ev_"
 	Movement  = "mv_"
+	Capture   = "cap_"
+	Cancel    = "can_"
+	Comp      = "com_"
+	Dispute   = "dp_"
+	Rule      = "rt_"
 )
 
 // ErrMalformed says that a text is not an identifier of the expected kind.

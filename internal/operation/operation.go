@@ -16,9 +16,14 @@ type Kind string
 
 // The kinds that exist.
 const (
-	CreateIntent  Kind = "create_intent"
-	CreatePayment Kind = "create_payment"
-	DecideReview  Kind = "decide_review"
+	CreateIntent   Kind = "create_intent"
+	CreatePayment  Kind = "create_payment"
+	DecideReview   Kind = "decide_review"
+	CapturePayment Kind = "capture"
+	CancelPayment  Kind = "cancel"
+	IssueCode      Kind = "cancel_code"
+	CreateRefund   Kind = "refund"
+	Compensate     Kind = "compensate"
 )
 
 // State of an operation. Nothing but the transitions of PROTOCOL section 3 exists.
@@ -69,14 +74,15 @@ type Operation struct {
 	ExpiresAt    time.Time // zero while not completed
 	CreatedAt    time.Time
 
-	// Intent and Payment are what the command is about; Follows is the operation that does the work for this one,
-	// when a second key met a live payment.
-	Intent, Payment, Follows id.ID
+	// Intent, Payment and Modification are what the command is about; Follows is the operation that does the work for this
+	// one, when a second key met what is under way.
+	Intent, Payment, Modification, Follows id.ID
 
 	// What is sent, stored before the first call and replayed from here (PROTOCOL A1). Empty where nothing is sent.
 	Account     id.ID
 	Action      string
 	AcquirerKey string
+	Object      string // the acquirer's id of what the call is about; empty for what makes a new object
 	RequestBody []byte
 
 	Sends, Unsent               int       // permits granted; permits whose own holder saw zero bytes leave (PROTOCOL O1)

@@ -71,6 +71,27 @@ func KeySeed(merchant id.ID, clientReference, kind, idempotencyKey string) strin
 // ChargeKey is the derived key of the n-th payment's charge.
 func ChargeKey(seed string, n int) string { return fmt.Sprintf("%s:auth:%d", seed, n) }
 
+// CaptureKey is the derived key of the k-th capture of the n-th payment.
+func CaptureKey(seed string, n, k int) string { return fmt.Sprintf("%s:capture:%d:%d", seed, n, k) }
+
+// CancelKey is the derived key of the k-th cancel of the n-th payment; k grows after a proven refusal.
+func CancelKey(seed string, n, k int) string { return fmt.Sprintf("%s:cancel:%d:%d", seed, n, k) }
+
+// RefundKey is the derived key of a refund, from the idempotency key of its command.
+func RefundKey(seed, idempotencyKey string) string {
+	return fmt.Sprintf("%s:refund:%s", seed, idempotencyKey)
+}
+
+// CompensationKey is the derived key of the k-th try to give a movement back, by the acquirer's id of the movement.
+func CompensationKey(seed, reference string, k int) string {
+	return fmt.Sprintf("%s:compensate:%s:%d", seed, reference, k)
+}
+
+// ExternalKey is the derived key of what was done by hand at the acquirer, by its id there.
+func ExternalKey(seed, reference string) string {
+	return fmt.Sprintf("%s:external:%s", seed, reference)
+}
+
 // EventKey is the derived key of an event.
 func EventKey(seed string, version int64) string { return fmt.Sprintf("%s:event:%d", seed, version) }
 

@@ -67,19 +67,119 @@ type Payment struct {
 	Status               Status
 	Conflict             bool
 	Amount               money.Amount
-	Captured             int64 // minor units taken and applied
-	Refunded             int64 // minor units given back
-	Method               string
-	Account              id.ID  // acquirer account
-	AcquirerKey          string // what leaves the house as key and reference (PROTOCOL D2)
-	AcquirerReference    string // the acquirer's id, once known
+	Capture              CaptureMethod
+	Authorized           int64         // minor units that were held; stays when the hold is over
+	Capturing            int64         // minor units reserved by an open capture
+	Captured             int64         // minor units taken and applied
+	Refunding            int64         // minor units reserved by open refunds (PROTOCOL X3)
+	Refunded             int64         // minor units given back
+	Disputed             int64         // minor units taken back by the payer's bank, open or lost
+	Dispute              DisputeStatus // opened while one is open, else of the last one decided; empty: never any
+	Method               string        // empty: the payer chooses on the page
+	ReturnURL            string        // hosted: where the payer is sent afterwards
+	Account              id.ID         // acquirer account
+	AcquirerKey          string        // what leaves the house as key and reference (PROTOCOL D2)
+	AcquirerReference    string        // the acquirer's id of the charge, once known
+	Session              string        // the acquirer's id of the page, once known
+	RedirectURL          string        // where the payer goes on, once known
+	ExpiresAt            time.Time     // of the hold or page, as the acquirer tells it; zero: not told
 	Failure              Failure
 	RefusedAt            time.Time // zero while not refused
 	GateOpen             bool      // P6: the next payment of the intent may start
 	DueAt                time.Time // zero: nothing to do beside its operation
+	AnsweredStatus       int       // status code of the final answer to its command; 0: none yet (PROTOCOL K8)
+	Early                bool      // stored evidence waits for what must come before it (PROTOCOL E1)
 	Version              int64     // K4
 	By                   Command
 	CreatedAt, UpdatedAt time.Time
+}
+
+// Remaining is what may still be given back: captured, less what was given back, is under way, or is disputed.
+func (p Payment) Remaining() int64 { return p.Captured - p.Refunded - p.Refunding - p.Disputed }
+
+// Capturable is what may still be captured of the hold.
+func (p Payment) Capturable() int64 { return p.Authorized - p.Captured - p.Capturing }
+
+// ModificationType says what a command asked to be done to a payment.
+type ModificationType string
+
+// The modifications (PROTOCOL section 9).
+const (
+	Capture      ModificationType = "capture"
+	Cancel       ModificationType = "cancel"
+	Refund       ModificationType = "refund"
+	Compensation ModificationType = "compensation"
+)
+
+// ModificationStatus is the state of a modification.
+type ModificationStatus string
+
+// The states. A refund that succeeded may still fail at the payer's bank, once; nothing else leaves the last two.
+const (
+	ModPending   ModificationStatus = "pending"
+	ModUnknown   ModificationStatus = "unknown"
+	ModSucceeded ModificationStatus = "succeeded"
+	ModFailed    ModificationStatus = "failed"
+)
+
+// Open says whether the result is not proven yet.
+func (s ModificationStatus) Open() bool { return s == ModPending || s == ModUnknown }
+
+// Modification is one change to a payment: it has a key, a call and an unknown state of its own.
+type Modification struct {
+	Merchant, ID         id.ID
+	Intent, Payment      id.ID
+	Type                 ModificationType
+	Action               acquirer.Action // what is called; empty: not known yet (PROTOCOL X6)
+	K                    int             // ordinal of its type within the payment, from 1
+	Status               ModificationStatus
+	Amount               money.Amount
+	Final                bool  // capture: releases the rest
+	External             bool  // refund: made by hand at the acquirer
+	Movement             id.ID // compensation: the money that is given back
+	Account              id.ID
+	AcquirerKey          string
+	AcquirerReference    string // the acquirer's id, once known
+	Reason               string
+	Failure              Failure
+	AnsweredStatus       int
+	Version              int64
+	By                   Command
+	CreatedAt, UpdatedAt time.Time
+}
+
+// DisputeStatus is the state of a dispute.
+type DisputeStatus string
+
+// The states (PROTOCOL X5).
+const (
+	DisputeOpened DisputeStatus = "opened"
+	DisputeWon    DisputeStatus = "won"
+	DisputeLost   DisputeStatus = "lost"
+)
+
+// Dispute is money that a payer's bank took back, by the acquirer's id.
+type Dispute struct {
+	Merchant, ID        id.ID
+	Intent, Payment     id.ID
+	Account             id.ID
+	Reference           string
+	Amount              money.Amount
+	Status              DisputeStatus
+	Aside               bool // more than was left of the payment: its money is kept aside
+	OpenedAt, DecidedAt time.Time
+}
+
+// CancelCode is an issued one-time code: the code itself stands nowhere (PROTOCOL X1).
+type CancelCode struct {
+	Merchant, Payment id.ID
+	Ordinal           int   // the highest one of a payment counts
+	Amount            int64 // minor units that the code is bound to
+	Tries             int
+	ExpiresAt         time.Time
+	ConsumedAt        time.Time // zero: not yet
+	By                Command
+	CreatedAt         time.Time
 }
 
 // MovementState says what became of money that moved.
@@ -97,6 +197,7 @@ type Movement struct {
 	Merchant, ID    id.ID
 	Account         id.ID
 	Reference       string // the acquirer's id: unique within the account and kind
+	Object          string // the acquirer's id of the charge that it is about; empty: the movement is the charge
 	Kind            acquirer.MovementKind
 	AcquirerKey     string // our key as the acquirer echoed it; empty: not told
 	Intent, Payment id.ID  // zero: nothing of ours fits yet
@@ -120,6 +221,9 @@ const (
 	ReviewContradiction     ReviewReason = "contradiction"       // refused and paid for one payment: conflict
 	ReviewUnattributed      ReviewReason = "unattributed_money"  // a movement that fits no payment
 	ReviewRepeatsForbidden  ReviewReason = "repeats_forbidden"   // sent once, no answer, neither key nor lookup
+	ReviewHoldAfterRefusal  ReviewReason = "hold_after_refusal"  // conflict: funds are held for a payment that is over
+	ReviewCompensation      ReviewReason = "compensation_failed" // conflict: the money could not be given back
+	ReviewExcess            ReviewReason = "excess_given_back"   // conflict: more was given or taken back than was left
 )
 
 // Review is one entry of the queue of people.
@@ -137,8 +241,22 @@ type Review struct {
 // EventType is the name of an event, stable.
 type EventType string
 
-// The events of the direct flow.
+// The events.
 const (
+	EventRegistered        EventType = "payment.registered"
+	EventAuthorized        EventType = "payment.authorized"
+	EventCaptured          EventType = "payment.captured" // a part; the last part is payment.paid
+	EventCaptureFailed     EventType = "payment.capture_failed"
+	EventCancelFailed      EventType = "payment.cancel_failed"
+	EventCancelCode        EventType = "payment.cancel_code_issued"
+	EventRefundSucceeded   EventType = "refund.succeeded"
+	EventRefundFailed      EventType = "refund.failed"
+	EventCompensated       EventType = "compensation.succeeded"
+	EventCompensationFails EventType = "compensation.failed"
+	EventDisputeOpened     EventType = "dispute.opened"
+	EventDisputeWon        EventType = "dispute.won"
+	EventDisputeLost       EventType = "dispute.lost"
+
 	EventPaid         EventType = "payment.paid"
 	EventDeclined     EventType = "payment.declined"
 	EventFailed       EventType = "payment.failed"

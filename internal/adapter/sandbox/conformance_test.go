@@ -21,8 +21,8 @@ const (
 	anyURL    = `{"url":"http://127.0.0.1:1"}`
 )
 
-func sampleCharge(key string) acquirer.Charge {
-	return acquirer.Charge{Key: key, Amount: money.Must(18600, "KWD"), PaymentMethod: "pm_ok", Description: "an order"}
+func sampleCharge(key string) acquirer.Request {
+	return acquirer.Request{Key: key, Amount: money.Must(18600, "KWD"), PaymentMethod: "pm_ok", Description: "an order"}
 }
 
 func open(settings string, doer wire.Doer) (acquirer.Adapter, error) {

@@ -164,7 +164,7 @@ func TestDocumentedMethods(t *testing.T) {
 		t.Run(tt.method, func(t *testing.T) {
 			charge := sampleCharge("key-of-" + tt.method)
 			charge.PaymentMethod = tt.method
-			p, err := a.PrepareCharge(charge)
+			p, err := a.Prepare(charge)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,7 +188,7 @@ func TestKeyReusedLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := a.PrepareCharge(sampleCharge(sampleKey))
+	p, err := a.Prepare(sampleCharge(sampleKey))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func scripted(t *testing.T, settings string, results ...wire.Result) (acquirer.A
 func send(t *testing.T, status int, body string) acquirer.Reply {
 	t.Helper()
 	a, _ := scripted(t, anyURL, result(status, body))
-	p, err := a.PrepareCharge(sampleCharge(sampleKey))
+	p, err := a.Prepare(sampleCharge(sampleKey))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func TestCase052_AmountsKeepTheirDigits(t *testing.T) {
 	c := sampleCharge(sampleKey)
 	c.Amount = money.Must(9007199254740993, "USD")
 	a, _ := scripted(t, anyURL, wire.Result{})
-	if p, err := a.PrepareCharge(c); err != nil || !strings.Contains(string(p.Body), `"amount":9007199254740993,`) {
+	if p, err := a.Prepare(c); err != nil || !strings.Contains(string(p.Body), `"amount":9007199254740993,`) {
 		t.Errorf("prepared %s, %v", p.Body, err)
 	}
 }

@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// actionCharge is the one action that is prepared and sent.
-	actionCharge = "charge"
+
 	// maxMethod bounds a payment method, in bytes, as the sandbox's manual does.
 	maxMethod = 512
 )
@@ -50,10 +49,10 @@ func (a *Adapter) Contract() acquirer.Contract {
 	return c
 }
 
-// PrepareCharge builds the request, the same bytes for the same charge at any time (PROTOCOL A1). Our key is the
+// Prepare builds the request, the same bytes for the same charge at any time (PROTOCOL A1). Our key is the
 // sandbox's reference too. The description stays here: the sandbox has no place for it. An error means that the
 // sandbox would refuse this charge for ever.
-func (a *Adapter) PrepareCharge(c acquirer.Charge) (acquirer.Prepared, error) {
+func (a *Adapter) Prepare(c acquirer.Request) (acquirer.Prepared, error) {
 	switch {
 	case len(c.Key) > a.contract.KeyLength || !visible(c.Key):
 		return acquirer.Prepared{}, errors.New("sandbox: the key is empty, too long, or not visible ASCII")
@@ -72,12 +71,12 @@ func (a *Adapter) PrepareCharge(c acquirer.Charge) (acquirer.Prepared, error) {
 	if err != nil {
 		return acquirer.Prepared{}, fmt.Errorf("sandbox: %w", err)
 	}
-	return acquirer.Prepared{Action: actionCharge, Key: c.Key, Body: body}, nil
+	return acquirer.Prepared{Action: acquirer.ActionCharge, Key: c.Key, Body: body}, nil
 }
 
 // Send makes the one request that the permit allows: the prepared bytes under the prepared key, as they are.
 func (a *Adapter) Send(ctx context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply {
-	if p.Action != actionCharge {
+	if p.Action != acquirer.ActionCharge {
 		return acquirer.Reply{Outcome: acquirer.OutcomeNotSent, Class: classUnknownAction}
 	}
 	res := a.doer.Do(ctx, wire.Call{

@@ -93,7 +93,7 @@ func TestCase003_BytesOnTheWireAreTheSame(t *testing.T) {
 	r := record(t)
 	url := "http://" + r.ln.Addr().String()
 	first := newProcess(t, url)
-	p, err := first.PrepareCharge(sampleCharge(sampleKey))
+	p, err := first.Prepare(sampleCharge(sampleKey))
 	if err != nil {
 		t.Fatal(err)
 	}
