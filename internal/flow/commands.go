@@ -59,6 +59,51 @@ type DecideReviewCommand struct {
 	Reason    string
 }
 
+// CapturePaymentCommand takes held funds: part of them, or the rest where Minor is nil.
+type CapturePaymentCommand struct {
+	Merchant  id.ID
+	Key       string
+	RequestID string
+	Payment   id.ID
+	Minor     *int64 // nil: all that is left
+	// Currency is optional and must be the payment's; nil: not sent.
+	Currency *money.Currency
+	// Final releases what is not captured; nil: not sent, which means true when all that is left is captured, or when the
+	// acquirer takes one capture only.
+	Final *bool
+}
+
+// CancelPaymentCommand gives a payment up: it releases the hold or closes the page.
+type CancelPaymentCommand struct {
+	Merchant  id.ID
+	Key       string
+	RequestID string
+	Payment   id.ID
+	// Code is the one-time code, where one is demanded. It is no part of the fingerprint (PROTOCOL W2).
+	Code string
+}
+
+// IssueCancelCodeCommand issues a one-time code for a cancel (PROTOCOL X1).
+type IssueCancelCodeCommand struct {
+	Merchant  id.ID
+	Key       string
+	RequestID string
+	Payment   id.ID
+}
+
+// CreateRefundCommand gives captured money back.
+type CreateRefundCommand struct {
+	Merchant  id.ID
+	Key       string
+	RequestID string
+	Payment   id.ID
+	Minor     *int64 // nil: all that is left
+	Currency  *money.Currency
+	Reason    *string
+	// Reversal undoes the capture instead, on the same day, all of it (PROTOCOL section 9).
+	Reversal bool
+}
+
 func text(name string, v *string) payment.Field { return payment.Field{Name: name, Value: v} }
 
 func words(name, v string) payment.Field { return payment.Field{Name: name, Value: &v} }
@@ -97,19 +142,47 @@ func (c CreatePaymentCommand) Fingerprint() [32]byte {
 		f = append(f, c.Inline.fields()...)
 	} else {
 		f = append(f, words("payment_intent", c.IntentID.String()))
-		var minor, currency *string
-		if c.Minor != nil {
-			s := strconv.FormatInt(*c.Minor, 10)
-			minor = &s
-		}
-		if c.Currency != nil {
-			s := string(*c.Currency)
-			currency = &s
-		}
-		f = append(f, text("amount", minor), text("currency", currency))
+		f = append(f, text("amount", minorText(c.Minor)), text("currency", currencyText(c.Currency)))
 	}
 	f = append(f, words("payment_method", c.Method), words("flow", string(c.Flow)), text("return_url", c.ReturnURL))
 	return payment.Fingerprint(f...)
+}
+
+func minorText(v *int64) *string {
+	if v == nil {
+		return nil
+	}
+	s := strconv.FormatInt(*v, 10)
+	return &s
+}
+
+func currencyText(v *money.Currency) *string { return (*string)(v) }
+
+// Fingerprint covers what the client sent and means (PROTOCOL W2).
+func (c CapturePaymentCommand) Fingerprint() [32]byte {
+	var final *string
+	if c.Final != nil {
+		s := strconv.FormatBool(*c.Final)
+		final = &s
+	}
+	return payment.Fingerprint(words("kind", "capture"), words("payment", c.Payment.String()), text("amount", minorText(c.Minor)),
+		text("currency", currencyText(c.Currency)), text("final", final))
+}
+
+// Fingerprint covers what the client sent and means: not the one-time code (PROTOCOL W2).
+func (c CancelPaymentCommand) Fingerprint() [32]byte {
+	return payment.Fingerprint(words("kind", "cancel"), words("payment", c.Payment.String()))
+}
+
+// Fingerprint covers what the client sent and means (PROTOCOL W2).
+func (c IssueCancelCodeCommand) Fingerprint() [32]byte {
+	return payment.Fingerprint(words("kind", "cancel_code"), words("payment", c.Payment.String()))
+}
+
+// Fingerprint covers what the client sent and means (PROTOCOL W2).
+func (c CreateRefundCommand) Fingerprint() [32]byte {
+	return payment.Fingerprint(words("kind", "refund"), words("payment", c.Payment.String()), text("amount", minorText(c.Minor)),
+		text("currency", currencyText(c.Currency)), text("reason", c.Reason), words("reversal", strconv.FormatBool(c.Reversal)))
 }
 
 // Fingerprint covers the decision, not who clicked twice.

@@ -89,6 +89,26 @@ func (f *Flow) DecideReview(ctx context.Context, c DecideReviewCommand) (operati
 	return f.engine.Do(ctx, request(operation.DecideReview, c.Merchant, c.Key, c.RequestID, c.Fingerprint(), c))
 }
 
+// Capture runs the command; see operation.Engine.Do for what it returns.
+func (f *Flow) Capture(ctx context.Context, c CapturePaymentCommand) (operation.Answer, error) {
+	return f.engine.Do(ctx, request(operation.CapturePayment, c.Merchant, c.Key, c.RequestID, c.Fingerprint(), c))
+}
+
+// Cancel runs the command; see operation.Engine.Do for what it returns.
+func (f *Flow) Cancel(ctx context.Context, c CancelPaymentCommand) (operation.Answer, error) {
+	return f.engine.Do(ctx, request(operation.CancelPayment, c.Merchant, c.Key, c.RequestID, c.Fingerprint(), c))
+}
+
+// IssueCancelCode runs the command; see operation.Engine.Do for what it returns. The code is not in the answer: see CancelCode.
+func (f *Flow) IssueCancelCode(ctx context.Context, c IssueCancelCodeCommand) (operation.Answer, error) {
+	return f.engine.Do(ctx, request(operation.IssueCode, c.Merchant, c.Key, c.RequestID, c.Fingerprint(), c))
+}
+
+// Refund runs the command; see operation.Engine.Do for what it returns.
+func (f *Flow) Refund(ctx context.Context, c CreateRefundCommand) (operation.Answer, error) {
+	return f.engine.Do(ctx, request(operation.CreateRefund, c.Merchant, c.Key, c.RequestID, c.Fingerprint(), c))
+}
+
 // What an open answer says: ask again then. A person takes longer than an acquirer.
 const (
 	retryAfter  = 2 * time.Second
