@@ -21,8 +21,18 @@ type eventView struct {
 // Event renders the bytes of an event: its id and a snapshot of the payment. They never change (PROTOCOL V1).
 // keptAside says that the review which the event tells of is about money that was taken, but not as asked.
 func Event(e payment.Event, i payment.Intent, p payment.Payment, keptAside bool) []byte {
+	return event(e, Payment(i, p, Extra{InReview: e.Type == payment.EventReview, KeptAside: keptAside}))
+}
+
+// EventRefund renders the bytes of an event that tells of a refund or compensation: its id and a snapshot of that.
+// They never change (PROTOCOL V1).
+func EventRefund(e payment.Event, i payment.Intent, p payment.Payment, m payment.Modification) []byte {
+	return event(e, Refund(i, p, m))
+}
+
+func event(e payment.Event, data []byte) []byte {
 	return encode(eventView{ID: e.ID.Text(id.Event), Object: "event", Type: string(e.Type), Key: e.Key, Version: e.Version,
-		CreatedAt: Time(e.At), Data: Payment(i, p, Extra{InReview: e.Type == payment.EventReview, KeptAside: keptAside})})
+		CreatedAt: Time(e.At), Data: data})
 }
 
 type decisionView struct {

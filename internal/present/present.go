@@ -21,6 +21,7 @@ import (
 const (
 	intentsPath  = "/v1/payment_intents/"
 	paymentsPath = "/v1/payments/"
+	refundsPath  = "/v1/refunds/"
 )
 
 // ProblemType is the prefix of a problem's type; the code follows (RFC 9457, docs/errors.md).
@@ -34,9 +35,9 @@ func PaymentPath(p id.ID) string { return paymentsPath + p.Text(id.Payment) }
 
 // Extra is what a payment's answer tells beside the rows of payment and intent.
 type Extra struct {
-	InReview    bool   // an open review waits for a person
-	KeptAside   bool   // it is about money that was taken, but not as asked
-	RedirectURL string // the payer's page; empty: none
+	InReview     bool                  // an open review waits for a person
+	KeptAside    bool                  // it is about money that was taken, but not as asked
+	Modification *payment.Modification // the capture or cancel that is answered; nil: none
 }
 
 // FailureBody is the form in which a payment's refusal leaves the house.
@@ -59,15 +60,20 @@ type PaymentBody struct {
 	Flow              string       `json:"flow" enum:"direct,hosted"`
 	Status            string       `json:"status" enum:"pending,registered,unknown,authorized,paid,canceling,declined,failed,canceled" doc:"paid, declined, failed and canceled are final"`
 	Conflict          bool         `json:"conflict" doc:"The acquirer's answers contradict each other; a person decides"`
+	CaptureMethod     string       `json:"capture_method" enum:"automatic,manual"`
 	Amount            int64        `json:"amount" doc:"Minor units"`
+	AuthorizedAmount  int64        `json:"authorized_amount" doc:"Minor units that were held; it stays when the hold is over"`
 	CapturedAmount    int64        `json:"captured_amount" doc:"Minor units that were taken"`
 	RefundedAmount    int64        `json:"refunded_amount" doc:"Minor units that were given back"`
+	DisputedAmount    int64        `json:"disputed_amount" doc:"Minor units that the payer's bank took back: while a dispute is open, and after one is lost"`
 	Currency          string       `json:"currency" doc:"ISO 4217, upper case"`
+	Dispute           string       `json:"dispute,omitempty" enum:"opened,won,lost" doc:"opened while one is open, else how the last one ended"`
 	AcquirerAccount   string       `json:"acquirer_account"`
 	AcquirerReference *string      `json:"acquirer_reference" doc:"The acquirer's id, once known"`
-	RedirectURL       string       `json:"redirect_url,omitempty" doc:"Where the payer goes on"`
+	RedirectURL       string       `json:"redirect_url,omitempty" doc:"Where the payer goes on; there only while the payment is registered"`
 	Failure           *FailureBody `json:"failure,omitempty"`
 	Explanation       string       `json:"explanation" doc:"What the status means and what to do, in words"`
+	Modification      *ChangeBody  `json:"modification,omitempty" doc:"In answers to a capture or cancel: what became of it"`
 	CreatedAt         string       `json:"created_at" format:"date-time"`
 	UpdatedAt         string       `json:"updated_at" format:"date-time"`
 }
@@ -110,6 +116,9 @@ func Payment(i payment.Intent, p payment.Payment, x Extra) []byte {
 	return encode(viewPayment(i, p, x))
 }
 
+// PaymentWith is Payment under the name that answers to a capture or cancel use: x.Modification says what became of it.
+func PaymentWith(i payment.Intent, p payment.Payment, x Extra) []byte { return Payment(i, p, x) }
+
 // Intent renders an intent with its payments in the order given; the metadata keep their digits as they were sent.
 // It panics if the metadata are not JSON: the edge stores nothing else, so that the row is damaged.
 func Intent(i payment.Intent, payments []payment.Payment) []byte {
@@ -149,21 +158,29 @@ func viewPayment(i payment.Intent, p payment.Payment, x Extra) PaymentBody {
 	v := PaymentBody{
 		ID: p.ID.Text(id.Payment), Object: "payment", PaymentIntent: i.ID.Text(id.Intent),
 		ClientReference: orNull(i.ClientReference), Customer: orNull(i.Customer),
-		N: p.N, Flow: string(p.Flow), Status: string(p.Status), Conflict: p.Conflict,
-		Amount: p.Amount.Minor(), CapturedAmount: p.Captured, RefundedAmount: p.Refunded,
-		Currency:        p.Amount.Currency().String(),
+		N: p.N, Flow: string(p.Flow), Status: string(p.Status), Conflict: p.Conflict, CaptureMethod: string(p.Capture),
+		Amount: p.Amount.Minor(), AuthorizedAmount: p.Authorized, CapturedAmount: p.Captured,
+		RefundedAmount: p.Refunded, DisputedAmount: p.Disputed,
+		Currency: p.Amount.Currency().String(), Dispute: string(p.Dispute),
 		AcquirerAccount: p.Account.Text(id.Account), AcquirerReference: orNull(p.AcquirerReference),
-		RedirectURL: x.RedirectURL,
-		Explanation: Explanation(p.Status, p.Failure.Code, x),
+		Failure:     failureOf(p.Failure),
+		Explanation: Explanation(p, x),
 		CreatedAt:   Time(p.CreatedAt), UpdatedAt: Time(p.UpdatedAt),
 	}
-	if p.Failure.Code != "" {
-		v.Failure = &FailureBody{Code: p.Failure.Code, Message: p.Failure.Message}
+	if p.Status == payment.Registered {
+		v.RedirectURL = p.RedirectURL
 	}
-	if p.Conflict {
-		v.Explanation = conflictWords
+	if x.Modification != nil {
+		v.Modification = viewChange(*x.Modification)
 	}
 	return v
+}
+
+func failureOf(f payment.Failure) *FailureBody {
+	if f.Code == "" {
+		return nil
+	}
+	return &FailureBody{Code: f.Code, Message: f.Message}
 }
 
 // ProblemBody is an RFC 9457 document with the members that Hapax adds. It never holds the refused value.

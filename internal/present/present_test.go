@@ -20,7 +20,7 @@ var (
 func rows() (payment.Intent, payment.Payment) {
 	i := payment.Intent{ID: intentID, ClientReference: "A-1", Amount: money.Must(18600, "KWD"), Capture: payment.CaptureAutomatic,
 		Metadata: []byte(`{"big":2932809024865746956,"tag":"<b>"}`), Version: 1, PayBefore: at, CreatedAt: at, UpdatedAt: at}
-	p := payment.Payment{ID: payID, Intent: i.ID, N: 1, Flow: payment.Direct, Status: payment.Declined, Amount: i.Amount,
+	p := payment.Payment{ID: payID, Intent: i.ID, N: 1, Flow: payment.Direct, Status: payment.Declined, Amount: i.Amount, Capture: i.Capture,
 		Account: id.New(at, [10]byte{3}), Failure: payment.Failure{Code: "declined", Message: "No."}, CreatedAt: at, UpdatedAt: at}
 	return i, p
 }
@@ -29,14 +29,15 @@ func rows() (payment.Intent, payment.Payment) {
 func TestPaymentBytes(t *testing.T) {
 	i, p := rows()
 	want := `{"id":"` + payID.Text("pay_") + `","object":"payment","payment_intent":"` + intentID.Text("pi_") + `","client_reference":"A-1","customer":null,"n":1,` +
-		`"flow":"direct","status":"declined","conflict":false,"amount":18600,"captured_amount":0,"refunded_amount":0,"currency":"KWD","acquirer_account":"` +
+		`"flow":"direct","status":"declined","conflict":false,"capture_method":"automatic","amount":18600,"authorized_amount":0,"captured_amount":0,` +
+		`"refunded_amount":0,"disputed_amount":0,"currency":"KWD","acquirer_account":"` +
 		p.Account.Text("aa_") + `","acquirer_reference":null,"failure":{"code":"declined","message":"No."},"explanation":"` + statusWords[payment.Declined] +
 		`","created_at":"2026-03-01T13:00:00.000005Z","updated_at":"2026-03-01T13:00:00.000005Z"}`
 	if got := string(Payment(i, p, Extra{})); got != want {
 		t.Fatalf("got  %s\nwant %s", got, want)
 	}
-	p.Failure, p.Status, p.AcquirerReference = payment.Failure{}, payment.Registered, "ch_1"
-	got := string(Payment(i, p, Extra{RedirectURL: "https://page.example/?a=1&b=2"}))
+	p.Failure, p.Status, p.AcquirerReference, p.RedirectURL = payment.Failure{}, payment.Registered, "ch_1", "https://page.example/?a=1&b=2"
+	got := string(Payment(i, p, Extra{}))
 	if !strings.Contains(got, `"acquirer_reference":"ch_1","redirect_url":"https://page.example/?a=1&b=2","explanation"`) {
 		t.Fatal(got)
 	}
@@ -58,7 +59,7 @@ func TestIntentBytes(t *testing.T) {
 func TestExplanations(t *testing.T) {
 	for _, s := range payment.Statuses {
 		for _, review := range []bool{false, true} {
-			words := Explanation(s, "", Extra{InReview: review})
+			words := Explanation(payment.Payment{Status: s}, Extra{InReview: review})
 			if words == "" {
 				t.Errorf("%s has no explanation", s)
 			}

@@ -38,6 +38,12 @@ const (
 	TryAgain             Code = "try_again"
 	SendsOnHold          Code = "sends_on_hold"
 	MethodNotAllowed     Code = "method_not_allowed"
+	ExceedsRemaining     Code = "exceeds_remaining"
+	NotCapturable        Code = "not_capturable"
+	NotCancelable        Code = "not_cancelable"
+	CodeInvalid          Code = "code_invalid"
+	CodeExpired          Code = "code_expired"
+	RefundUnsettled      Code = "refund_unsettled"
 	Internal             Code = "internal"
 )
 
@@ -65,11 +71,17 @@ var Table = []Row{
 	{PaymentSettling, 409, "The last payment was refused, but what was sent may still arrive.", "Repeat after Retry-After."},
 	{PaymentConflict, 409, "The acquirer's answers for this intent contradict each other; a person decides.", "Look at the linked payment; do not start another."},
 	{IntentConflict, 409, "An intent with this client reference exists with other parameters and cannot be amended now.", "Look at the linked intent."},
+	{RefundUnsettled, 409, "A refund of this payment has no proven outcome yet, and the acquirer takes no second one meanwhile.", "Look at the linked payment's refunds; repeat the same key after Retry-After, once that one is settled."},
 	{TooLarge, 413, "The request body is too large.", "Send at most 64 KiB."},
 	{UnsupportedMediaType, 415, "The content type is not application/json.", "Send application/json in UTF-8."},
 	{KeyReuse, 422, "This key was used with other parameters.", "Use a new key for a new purchase; the old one stays as it is. For the same order, look the payment up first."},
 	{IntentExpired, 422, "The intent is past its pay_before.", "Create a new intent. What is already under way goes on."},
 	{AmountMismatch, 422, "Amount or currency differ from the intent's.", "Leave them out, or send the intent's."},
+	{ExceedsRemaining, 422, "The amount is more than is left of this payment.", "Look at the linked payment: what was taken, given back or disputed, or is under way, is not left. Ask for no more than the rest."},
+	{NotCapturable, 422, "This payment has no held money that can be captured.", "Look at the linked payment. Only a payment with capture_method manual and status authorized is captured, while no other capture or cancellation of it is open."},
+	{NotCancelable, 422, "This payment cannot be canceled.", "Look at the linked payment. If its money was taken, refund it; if it is over, there is nothing to do."},
+	{CodeInvalid, 422, "The one-time code is missing, wrong or used.", "Send the code that was issued last. Each wrong try counts, and a few use it up."},
+	{CodeExpired, 422, "The one-time code has expired, or was tried too often.", "Have a new one issued with cancel_code."},
 	{InvalidValue, 422, "A value is not acceptable.", "Correct the named field; nothing was done."},
 	{LooksLikeCardNumber, 422, "A field holds what looks like a card number.", "Send the acquirer's token. Never send card numbers here."},
 	{RateLimited, 429, "Too many requests.", "Slow down; repeat the same key after Retry-After. This request did nothing."},
