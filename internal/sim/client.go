@@ -48,9 +48,9 @@ type buyer struct {
 
 // Limits of a client.
 const (
-	maxAsks    = 40
-	maxTries   = 3
-	clientWait = 12 * time.Second
+	maxAsks     = 40
+	maxPayTries = 3
+	clientWait  = 12 * time.Second
 )
 
 func (w *World) openShop() {
@@ -89,7 +89,7 @@ func (b *buyer) shop() {
 		case heard && t.Final && t.Status == 201, heard && (t.Code == problem.AlreadyPaid || t.Code == problem.PaymentConflict || t.Code == problem.IntentExpired):
 			return
 		case heard && t.refused():
-			if tries == maxTries || !s.Odds(h.NewTry) {
+			if tries == maxPayTries || !s.Odds(h.NewTry) {
 				return
 			}
 			tries++

@@ -2,20 +2,25 @@ package sim
 
 import (
 	"regexp"
+	"slices"
 	"time"
 
+	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/evidence"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/ledger"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/payment"
+	"github.com/hapaxpay/hapax/internal/routing"
 	"github.com/hapaxpay/hapax/money"
 )
 
-// tables are those of migration 0001, with its primary keys, unique indexes and CHECKs under its names.
+// tables are those of migrations 0001 and 0002, with their primary keys, unique indexes and CHECKs under their names.
 type tables struct {
+	policies   *table[id.ID, flow.Policy] // of the table merchant
 	accounts   *table[flow.Row, flow.Account]
+	rules      *table[flow.Row, routing.Rule]
 	intents    *table[flow.Row, payment.Intent]
 	versions   *table[versionKey, intentVersion]
 	payments   *table[flow.Row, payment.Payment]
@@ -28,6 +33,10 @@ type tables struct {
 	history    *table[flow.Row, operation.Note]
 	reviews    *table[flow.Row, payment.Review]
 	decisions  *table[flow.Row, flow.Decision]
+
+	modifications *table[flow.Row, payment.Modification]
+	disputes      *table[flow.Row, payment.Dispute]
+	codes         *table[codeKey, payment.CancelCode]
 }
 
 // intentVersion is one row of payment_intent_version: the command that made a version.
@@ -55,6 +64,11 @@ type eventKey struct {
 	version          int64
 }
 
+type codeKey struct {
+	merchant, payment id.ID
+	ordinal           int
+}
+
 type merchantText struct {
 	merchant id.ID
 	text     string
@@ -67,6 +81,8 @@ type merchantRow struct {
 
 func newTables() tables {
 	return tables{
+		policies: newTable("merchant", func(p flow.Policy) id.ID { return p.Merchant }, valid[flow.Policy]),
+		rules:    newTable("routing_rule", func(r routing.Rule) flow.Row { return flow.Row{Merchant: r.Merchant, ID: r.ID} }, checkRule),
 		accounts: newTable("acquirer_account", func(a flow.Account) flow.Row { return flow.Row{Merchant: a.Merchant, ID: a.ID} }, valid[flow.Account]),
 		intents: newTable("payment_intent", func(i payment.Intent) flow.Row { return flow.Row{Merchant: i.Merchant, ID: i.ID} }, checkIntent,
 			unique[payment.Intent]{"payment_intent_reference", func(i payment.Intent) (any, bool) {
@@ -98,6 +114,14 @@ func newTables() tables {
 		history:   newTable("history", func(n operation.Note) flow.Row { return flow.Row{Merchant: n.Merchant, ID: n.ID} }, valid[operation.Note]),
 		reviews:   reviewTable(),
 		decisions: newTable("decision", func(d flow.Decision) flow.Row { return flow.Row{Merchant: d.Merchant, ID: d.ID} }, checkDecision, decisionCommand),
+
+		modifications: modificationTable(),
+		disputes: newTable("dispute", func(d payment.Dispute) flow.Row { return flow.Row{Merchant: d.Merchant, ID: d.ID} }, checkDispute,
+			unique[payment.Dispute]{"dispute_reference", func(d payment.Dispute) (any, bool) {
+				return merchantRow{d.Merchant, d.Account, d.Reference}, true
+			}}),
+		codes: newTable("cancel_code", func(c payment.CancelCode) codeKey { return codeKey{c.Merchant, c.Payment, c.Ordinal} }, checkCode,
+			unique[payment.CancelCode]{"cancel_code_command", func(c payment.CancelCode) (any, bool) { return commandKey(c.Merchant, c.By), true }}),
 	}
 }
 
@@ -111,6 +135,25 @@ func reviewTable() *table[flow.Row, payment.Review] {
 		unique[payment.Review]{"review_once_movement", func(r payment.Review) (any, bool) {
 			return merchantRow{r.Merchant, r.Movement, string(r.Reason)}, r.DecidedAt.IsZero() && !r.Movement.IsZero()
 		}})
+}
+
+func modificationTable() *table[flow.Row, payment.Modification] {
+	return newTable("modification", func(m payment.Modification) flow.Row { return flow.Row{Merchant: m.Merchant, ID: m.ID} }, checkModification,
+		unique[payment.Modification]{"modification_command", func(m payment.Modification) (any, bool) { return commandKey(m.Merchant, m.By), true }},
+		unique[payment.Modification]{"modification_acquirer_key", func(m payment.Modification) (any, bool) {
+			return merchantText{m.Merchant, m.AcquirerKey}, true
+		}},
+		unique[payment.Modification]{"modification_one_open", func(m payment.Modification) (any, bool) {
+			return flow.Row{Merchant: m.Merchant, ID: m.Payment}, exclusive(m) && m.Status.Open()
+		}},
+		unique[payment.Modification]{"modification_compensates", func(m payment.Modification) (any, bool) {
+			return flow.Row{Merchant: m.Merchant, ID: m.Movement}, !m.Movement.IsZero() && m.Status != payment.ModFailed
+		}})
+}
+
+// exclusive says whether at most one of its kind may be open (PROTOCOL X2).
+func exclusive(m payment.Modification) bool {
+	return m.Type == payment.Capture || m.Type == payment.Cancel
 }
 
 func commandKey(merchant id.ID, c payment.Command) flow.CommandRef {
@@ -145,6 +188,10 @@ const (
 	maxName     = 255
 	maxWords    = 1000
 	maxMetadata = 16384
+	maxReturn   = 2048
+	maxRedirect = 4096
+	maxWeight   = 10000
+	maxTries    = 5
 )
 
 func checkIntent(i payment.Intent) error {
@@ -170,7 +217,15 @@ func checkPayment(p payment.Payment) error {
 		rule{"amount", positive(p.Amount)},
 		rule{"captured_amount", p.Captured >= 0},
 		rule{"refunded_amount", p.Refunded >= 0},
-		rule{"payment_method", p.Method != "" && len(p.Method) <= maxName},
+		rule{"refunding_amount", p.Refunding >= 0},
+		rule{"capturing_amount", p.Capturing >= 0},
+		rule{"authorized_amount", p.Authorized >= 0},
+		rule{"disputed_amount", p.Disputed >= 0},
+		rule{"capture_method", p.Capture == payment.CaptureAutomatic || p.Capture == payment.CaptureManual},
+		rule{"return_url", len(p.ReturnURL) <= maxReturn},
+		rule{"redirect_url", len(p.RedirectURL) <= maxRedirect},
+		rule{"dispute", p.Dispute == "" || knownDispute(p.Dispute)},
+		rule{"payment_method", len(p.Method) <= maxName && (p.Method != "" || p.Flow == payment.Hosted)},
 		rule{"acquirer_key", p.AcquirerKey != ""},
 		rule{"payment_refused", refused == p.Status.Refusal()},
 		rule{"payment_failure", !refused || p.Failure.Code != ""},
@@ -178,8 +233,14 @@ func checkPayment(p payment.Payment) error {
 		rule{"payment_gate_due", !refused || p.GateOpen || !p.DueAt.IsZero()},
 		rule{"payment_paid", p.Status != payment.Paid || p.Captured > 0},
 		rule{"payment_captured", p.Captured <= p.Amount.Minor()},
-		rule{"payment_refunded", p.Refunded <= p.Captured},
+		rule{"payment_authorized", p.Authorized <= p.Amount.Minor() && (p.Authorized == 0 || p.Captured <= p.Authorized)},
+		rule{"payment_capturing", p.Capturing == 0 || p.Captured+p.Capturing <= p.Authorized},
+		rule{"payment_given_back", p.Refunded+p.Refunding+p.Disputed <= p.Captured},
 	)
+}
+
+func knownDispute(s payment.DisputeStatus) bool {
+	return s == payment.DisputeOpened || s == payment.DisputeWon || s == payment.DisputeLost
 }
 
 func knownStatus(s payment.Status) bool {
@@ -211,6 +272,7 @@ func checkOperation(o operation.Operation) error {
 func checkMovement(m payment.Movement) error {
 	return rules(
 		rule{"reference", m.Reference != ""},
+		rule{"movement_kind", slices.Contains(movementKinds, m.Kind)},
 		rule{"amount", positive(m.Amount)},
 		rule{"state", m.State == payment.Applied || m.State == payment.Unapplied || m.State == payment.Returned},
 		rule{"movement_unapplied", m.State != payment.Unapplied || m.Cause != ""},
@@ -218,12 +280,55 @@ func checkMovement(m payment.Movement) error {
 	)
 }
 
+var movementKinds = []acquirer.MovementKind{acquirer.MovementHold, acquirer.MovementCharge, acquirer.MovementCapture,
+	acquirer.MovementReverse, acquirer.MovementRefund, acquirer.MovementChargeback}
+
+var effects = []evidence.Effect{evidence.Moved, evidence.Booked, evidence.Repeat, evidence.Behind, evidence.Noted, evidence.Stale,
+	evidence.Conflict, evidence.Early}
+
+var abouts = []acquirer.Action{"", acquirer.ActionCharge, acquirer.ActionSession, acquirer.ActionCapture, acquirer.ActionReverse,
+	acquirer.ActionClose, acquirer.ActionRefund, acquirer.ActionChargeback}
+
 func checkEvidence(o evidence.Observation) error {
-	effect := false
-	for _, known := range []evidence.Effect{evidence.Moved, evidence.Booked, evidence.Repeat, evidence.Behind, evidence.Noted, evidence.Stale, evidence.Conflict} {
-		effect = effect || o.Effect == known
-	}
-	return rules(rule{"class", o.Class != ""}, rule{"effect", effect}, rule{"source", o.Source != ""})
+	return rules(rule{"class", o.Class != ""}, rule{"evidence_effect", slices.Contains(effects, o.Effect)}, rule{"source", o.Source != ""},
+		rule{"about", slices.Contains(abouts, o.About)})
+}
+
+// called are the actions of modifications; empty: not known yet what to call.
+var called = []acquirer.Action{"", acquirer.ActionCapture, acquirer.ActionReverse, acquirer.ActionClose, acquirer.ActionRefund}
+
+func checkModification(m payment.Modification) error {
+	return rules(
+		rule{"type", exclusive(m) || m.Type == payment.Refund || m.Type == payment.Compensation},
+		rule{"action", slices.Contains(called, m.Action)},
+		rule{"k", m.K > 0},
+		rule{"status", m.Status.Open() || m.Status == payment.ModSucceeded || m.Status == payment.ModFailed},
+		rule{"amount", positive(m.Amount)},
+		rule{"acquirer_key", m.AcquirerKey != ""},
+		rule{"reason", len(m.Reason) <= maxWords},
+		rule{"modification_failed", (m.Status == payment.ModFailed) == (m.Failure.Code != "")},
+		rule{"modification_movement", (m.Type == payment.Compensation) == !m.Movement.IsZero()},
+	)
+}
+
+func checkDispute(d payment.Dispute) error {
+	return rules(
+		rule{"reference", d.Reference != ""},
+		rule{"amount", positive(d.Amount)},
+		rule{"status", knownDispute(d.Status)},
+		rule{"dispute_decided", (d.Status == payment.DisputeOpened) == d.DecidedAt.IsZero()},
+	)
+}
+
+func checkCode(c payment.CancelCode) error {
+	return rules(rule{"ordinal", c.Ordinal > 0}, rule{"amount", c.Amount > 0}, rule{"tries", c.Tries >= 0 && c.Tries <= maxTries},
+		rule{"expires_at", !c.ExpiresAt.IsZero()})
+}
+
+func checkRule(r routing.Rule) error {
+	return rules(rule{"priority", r.Priority >= 0}, rule{"weight", r.Weight > 0 && r.Weight <= maxWeight},
+		rule{"currency", r.Currency == "" || currencyForm.MatchString(string(r.Currency))}, rule{"method_prefix", len(r.MethodPrefix) <= maxName},
+		rule{"flow", r.Flow == "" || r.Flow == string(payment.Direct) || r.Flow == string(payment.Hosted)})
 }
 
 func checkEntry(e ledger.Entry) error {

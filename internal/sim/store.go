@@ -11,6 +11,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/problem"
+	"github.com/hapaxpay/hapax/internal/routing"
 )
 
 // TxFault is what happens to one transaction beside its statements.
@@ -65,8 +66,19 @@ func micro(t time.Time) time.Time {
 // AddAccount stores an acquirer account.
 func (st *Store) AddAccount(a flow.Account) error {
 	x := &tx{Store: st}
+	if _, known := st.policies.get(a.Merchant); !known {
+		if err := st.policies.insert(x, flow.Policy{Merchant: a.Merchant}); err != nil {
+			return err
+		}
+	}
 	return st.accounts.insert(x, a)
 }
+
+// SetPolicy changes what a merchant has decided; its account is added before.
+func (st *Store) SetPolicy(p flow.Policy) error { return st.policies.put(&tx{Store: st}, p) }
+
+// AddRule stores a routing rule.
+func (st *Store) AddRule(r routing.Rule) error { return st.rules.insert(&tx{Store: st}, r) }
 
 // tx is one transaction; it implements flow.Tx.
 type tx struct {

@@ -149,7 +149,7 @@ func (t *tx) PaymentsByCommand(_ context.Context, refs []flow.CommandRef) ([]pay
 		if p, ok := t.payments.by("payment_command", ref); ok {
 			rows = append(rows, p)
 		}
-		if j, ok := t.joined.get(ref); ok {
+		if j, ok := t.joined.get(ref); ok && j.Modification.IsZero() {
 			p, _ := t.payments.get(flow.Row{Merchant: j.Merchant, ID: j.Payment})
 			p.By = j.By
 			rows = append(rows, p)
@@ -169,7 +169,7 @@ func (t *tx) references(merchant, intent, account id.ID) error {
 func (t *tx) InsertPayments(_ context.Context, rows []payment.Payment) ([]bool, error) {
 	fresh := make([]bool, len(rows))
 	for n, p := range rows {
-		p.DueAt, p.CreatedAt, p.UpdatedAt = micro(p.DueAt), t.now, t.now
+		p.DueAt, p.ExpiresAt, p.CreatedAt, p.UpdatedAt = micro(p.DueAt), micro(p.ExpiresAt), t.now, t.now
 		var err error
 		if fresh[n], err = t.payments.absorb(t, "payment_one_live", p); fresh[n] {
 			err = t.references(p.Merchant, p.Intent, p.Account)
@@ -211,12 +211,12 @@ func (t *tx) SavePayments(_ context.Context, changes []flow.PaymentChange) error
 		if !ok || p.Status != c.ExpectedStatus || p.Version != c.ExpectedVersion {
 			return t.fail("save payments", violates("a payment that changed under its lock"))
 		}
-		if p.Status.Final() && (p.Status != c.New.Status || p.Captured != c.New.Captured || p.RefusedAt != c.New.RefusedAt) {
+		if p.Status.Final() && (p.Status != c.New.Status || p.RefusedAt != c.New.RefusedAt) {
 			t.defect(fmt.Sprintf("payment %s is final and changes (I-3)", p.ID))
 		}
 		row := c.New
 		row.By, row.CreatedAt, row.UpdatedAt = p.By, p.CreatedAt, t.now
-		row.RefusedAt, row.DueAt = micro(row.RefusedAt), micro(row.DueAt)
+		row.RefusedAt, row.DueAt, row.ExpiresAt = micro(row.RefusedAt), micro(row.DueAt), micro(row.ExpiresAt)
 		if err := t.payments.put(t, row); err != nil {
 			return t.fail("save payments", err)
 		}
@@ -265,11 +265,11 @@ func (t *tx) InsertMovements(_ context.Context, rows []payment.Movement) ([]bool
 	return fresh, nil
 }
 
-// SaveMovements implements flow.Tx: one that is not unapplied any more fails.
+// SaveMovements implements flow.Tx: one that was given back meanwhile fails.
 func (t *tx) SaveMovements(_ context.Context, rows []payment.Movement) error {
 	for _, m := range rows {
 		row, ok := t.movements.get(flow.Row{Merchant: m.Merchant, ID: m.ID})
-		if !ok || row.State != payment.Unapplied {
+		if !ok || row.State == payment.Returned {
 			return t.fail("save movements", violates("a movement that is gone, or was decided about"))
 		}
 		row.State, row.Cause, row.Intent, row.Payment = m.State, m.Cause, m.Intent, m.Payment

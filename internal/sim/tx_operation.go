@@ -39,8 +39,8 @@ func (t *tx) InsertOperations(_ context.Context, rows []operation.Operation, lea
 	for n, o := range rows {
 		row := operation.Operation{Ref: o.Ref, ID: o.ID, Fingerprint: o.Fingerprint, FPVersion: o.FPVersion, RequestID: o.RequestID,
 			State: operation.InProgress, Fence: 1, ClaimID: o.ClaimID, ClaimedAt: t.now, LeaseUntil: t.now.Add(lease),
-			DueAt: t.now.Add(lease), CreatedAt: t.now, Intent: o.Intent, Payment: o.Payment, Follows: o.Follows,
-			SendUntil: micro(o.SendUntil), Epoch: o.Epoch, Lost: o.Lost}
+			DueAt: t.now.Add(lease), CreatedAt: t.now, Intent: o.Intent, Payment: o.Payment, Modification: o.Modification,
+			Follows: o.Follows, SendUntil: micro(o.SendUntil), Epoch: o.Epoch, Lost: o.Lost}
 		if row.SendUntil.IsZero() {
 			row.SendUntil = t.now
 		}
@@ -176,13 +176,13 @@ func (t *tx) denied(ask operation.PermitAsk, o operation.Operation, i payment.In
 		return operation.DeniedStale, false
 	case o.PermitID == ask.PermitID:
 		return "", true
-	case i.Conflict || t.moneyFor(o, ask.Family):
+	case t.barred(ask, o, i):
 		return operation.DeniedMoney, false
-	case !i.PayBefore.After(t.now):
+	case o.Kind == operation.CreatePayment && !i.PayBefore.After(t.now):
 		return operation.DeniedExpired, false
 	case t.epoch.Held && !(ask.HeldOK && o.Epoch == t.epoch.Epoch) && account.Compared < t.epoch.Epoch:
 		return operation.DeniedHold, false
-	case !ask.ClientWaiting && !o.SendUntil.After(t.now):
+	case o.Kind == operation.CreatePayment && !ask.ClientWaiting && !o.SendUntil.After(t.now):
 		return operation.DeniedLate, false
 	case cutOff:
 		return operation.DeniedCutOff, false
@@ -192,6 +192,19 @@ func (t *tx) denied(ask operation.PermitAsk, o operation.Operation, i payment.In
 		return operation.DeniedStale, false
 	}
 	return "", false
+}
+
+// barred says whether money or a conflict forbids the call: of the intent where money is taken, nothing where it is given
+// back or released (PROTOCOL A0, P7).
+func (t *tx) barred(ask operation.PermitAsk, o operation.Operation, i payment.Intent) bool {
+	switch o.Kind {
+	case operation.CreatePayment:
+		return i.Conflict || t.moneyFor(o, ask.Family)
+	case operation.CapturePayment:
+		p, _ := t.payments.get(flow.Row{Merchant: o.Merchant, ID: o.Payment})
+		return i.Conflict || p.Status != payment.Authorized
+	}
+	return false
 }
 
 func (t *tx) moneyFor(o operation.Operation, family []string) (found bool) {
@@ -221,7 +234,7 @@ func (t *tx) SaveOperations(_ context.Context, rows []operation.Operation, reten
 		}
 		o.State, o.Checks, o.Unsent = row.State, row.Checks, row.Unsent
 		o.AnswerStatus, o.AnswerBody = row.AnswerStatus, row.AnswerBody
-		o.Intent, o.Payment, o.Follows = row.Intent, row.Payment, row.Follows
+		o.Intent, o.Payment, o.Modification, o.Follows = row.Intent, row.Payment, row.Modification, row.Follows
 		if !row.DueAt.IsZero() {
 			o.DueAt = micro(row.DueAt)
 		}
@@ -254,8 +267,8 @@ func (t *tx) BindOperations(_ context.Context, rows []operation.Operation) error
 		if !ok || o.Fence != 1 || o.ClaimID != row.ClaimID || o.State != operation.InProgress || o.Sends != 0 {
 			return t.fail("bind operations", violates("a claim that is not this owner's"))
 		}
-		o.Intent, o.Payment, o.Follows, o.Account = row.Intent, row.Payment, row.Follows, row.Account
-		o.Action, o.AcquirerKey, o.RequestBody = row.Action, row.AcquirerKey, row.RequestBody
+		o.Intent, o.Payment, o.Modification, o.Follows, o.Account = row.Intent, row.Payment, row.Modification, row.Follows, row.Account
+		o.Action, o.AcquirerKey, o.Object, o.RequestBody = row.Action, row.AcquirerKey, row.Object, row.RequestBody
 		if !row.SendUntil.IsZero() {
 			o.SendUntil = micro(row.SendUntil)
 		}
@@ -267,6 +280,23 @@ func (t *tx) BindOperations(_ context.Context, rows []operation.Operation) error
 		}
 	}
 	return nil
+}
+
+// BindCalls implements flow.Tx (PROTOCOL A1): what will be sent, once it is known.
+func (t *tx) BindCalls(_ context.Context, rows []operation.Operation) ([]bool, error) {
+	bound := make([]bool, len(rows))
+	for n, row := range rows {
+		o, ok := t.operations.get(row.Ref)
+		if !ok || o.Fence != row.Fence || o.State == operation.Completed || o.Action != "" {
+			continue
+		}
+		o.Account, o.Action, o.AcquirerKey, o.Object, o.RequestBody = row.Account, row.Action, row.AcquirerKey, row.Object, row.RequestBody
+		if err := t.operations.put(t, o); err != nil {
+			return nil, t.fail("bind calls", err)
+		}
+		bound[n] = true
+	}
+	return bound, nil
 }
 
 // OpenOperations implements flow.Tx.
