@@ -64,6 +64,17 @@ func (s *Store) ReplaceAccount(ctx context.Context, a flow.Account) (found bool,
 	return found, err
 }
 
+// PauseAccount stops or resumes the choice of an account for new payments; what is under way there goes on. False: there is
+// no such account.
+func (s *Store) PauseAccount(ctx context.Context, merchant, account id.ID, paused bool) (found bool, err error) {
+	err = s.change(ctx, "pause account", func(ctx context.Context, q *dbgen.Queries) error {
+		n, err := q.PauseAccount(ctx, dbgen.PauseAccountParams{Paused: paused, MerchantID: dbID(merchant), ID: dbID(account)})
+		found = n == 1
+		return err
+	})
+	return found, err
+}
+
 // AccountsOf reads the acquirer accounts of a merchant, oldest first.
 func (s *Store) AccountsOf(ctx context.Context, merchant id.ID) (accounts []flow.Account, err error) {
 	err = s.inTx(ctx, "accounts", s.read, func(ctx context.Context, t *tx) error {

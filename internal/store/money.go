@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"github.com/hapaxpay/hapax/acquirer"
-	"github.com/hapaxpay/hapax/internal/evidence"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/ledger"
@@ -20,7 +19,7 @@ func domainMovement(m dbgen.Movement) (payment.Movement, error) {
 	amount, err := domainAmount(m.Amount, m.Currency)
 	return payment.Movement{
 		Merchant: domainID(m.MerchantID), ID: domainID(m.ID), Account: domainID(m.AccountID), Reference: m.Reference,
-		Kind: acquirer.MovementKind(m.Kind), AcquirerKey: m.AcquirerKey.String, Intent: domainID(m.IntentID),
+		Object: m.Object.String, Kind: acquirer.MovementKind(m.Kind), AcquirerKey: m.AcquirerKey.String, Intent: domainID(m.IntentID),
 		Payment: domainID(m.PaymentID), Amount: amount, State: payment.MovementState(m.State), Cause: m.Cause.String, At: domainAt(m.MovedAt),
 	}, err
 }
@@ -81,11 +80,13 @@ func (t *tx) InsertMovements(ctx context.Context, rows []payment.Movement) ([]bo
 		States:       column(in, func(m row) string { return string(m.State) }),
 		Causes:       column(in, func(m row) string { return m.Cause }),
 		Moved:        column(in, func(m row) pgtype.Timestamptz { return dbTime(m.At) }),
+		Objects:      column(in, func(m row) string { return m.Object }),
 	})
 	return present(rows, fresh, func(m row) id.ID { return m.ID }), t.fail("insert movements", err)
 }
 
-// SaveMovements implements flow.Tx. A movement that does not exist, or is not unapplied any more, fails.
+// SaveMovements implements flow.Tx. Unapplied money may become anything, applied money be given back; what was given back stays
+// so. A movement that does not exist, or that goes another way, fails.
 func (t *tx) SaveMovements(ctx context.Context, rows []payment.Movement) error {
 	if len(rows) == 0 {
 		return nil
@@ -153,43 +154,4 @@ func (t *tx) InsertEvents(ctx context.Context, rows []payment.Event) error {
 func domainEvent(e dbgen.Event) payment.Event {
 	return payment.Event{Merchant: domainID(e.MerchantID), ID: domainID(e.ID), Intent: domainID(e.IntentID), Payment: domainID(e.PaymentID),
 		Version: e.Version, Key: e.EventKey, Type: payment.EventType(e.Type), Payload: e.Payload, At: domainAt(e.CreatedAt)}
-}
-
-// InsertEvidence implements flow.Tx (PROTOCOL section 8).
-func (t *tx) InsertEvidence(ctx context.Context, rows []evidence.Observation) ([]bool, error) {
-	if len(rows) == 0 {
-		return nil, nil
-	}
-	type row = evidence.Observation
-	fresh, err := t.q.InsertEvidence(ctx, dbgen.InsertEvidenceParams{
-		Merchants:          column(rows, func(o row) pgtype.UUID { return dbID(o.Merchant) }),
-		Ids:                column(rows, func(o row) pgtype.UUID { return dbID(o.ID) }),
-		Intents:            column(rows, func(o row) pgtype.UUID { return dbID(o.Intent) }),
-		Payments:           column(rows, func(o row) pgtype.UUID { return dbID(o.Payment) }),
-		Operations:         column(rows, func(o row) pgtype.UUID { return dbID(o.Operation) }),
-		Accounts:           column(rows, func(o row) pgtype.UUID { return dbID(o.Account) }),
-		Sources:            column(rows, func(o row) string { return string(o.Source) }),
-		Outcomes:           column(rows, func(o row) string { return o.Outcome.String() }),
-		Classes:            column(rows, func(o row) string { return o.Class }),
-		Codes:              column(rows, func(o row) string { return o.Code }),
-		Failures:           column(rows, func(o row) string { return o.Failure }),
-		Messages:           column(rows, func(o row) string { return o.Message }),
-		Refs:               column(rows, func(o row) string { return o.Reference }),
-		OurRefs:            column(rows, func(o row) string { return o.OurReference }),
-		Amounts:            column(rows, func(o row) int64 { return o.Amount.Minor() }),
-		Currencies:         column(rows, func(o row) string { return string(o.Amount.Currency()) }),
-		AcquirerRequestIds: column(rows, func(o row) string { return o.RequestID }),
-		RawHashes:          column(rows, func(o row) []byte { return dbHash(o.RawHash) }),
-		BytesWritten:       column(rows, func(o row) int64 { return o.BytesWritten }),
-		Asked:              column(rows, func(o row) pgtype.Timestamptz { return dbTime(o.AskedAt) }),
-		Moved:              column(rows, func(o row) pgtype.Timestamptz { return dbTime(o.MovedAt) }),
-		Fences:             column(rows, func(o row) int64 { return o.Fence }),
-		Inferences:         column(rows, func(o row) string { return string(o.Inference) }),
-		Effects:            column(rows, func(o row) string { return string(o.Effect) }),
-		Whys:               column(rows, func(o row) string { return o.Why }),
-		Persons:            column(rows, func(o row) string { return o.Person }),
-		Notes:              column(rows, func(o row) string { return o.Note }),
-		RequestIds:         column(rows, func(o row) string { return o.Request }),
-	})
-	return present(rows, fresh, func(o row) id.ID { return o.ID }), t.fail("insert evidence", err)
 }

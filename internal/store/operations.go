@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -49,6 +50,7 @@ func (t *tx) InsertOperations(ctx context.Context, rows []operation.Operation, l
 		ClaimIds:            column(in, func(o row) pgtype.UUID { return dbID(o.ClaimID) }),
 		Intents:             column(in, func(o row) pgtype.UUID { return dbID(o.Intent) }),
 		Payments:            column(in, func(o row) pgtype.UUID { return dbID(o.Payment) }),
+		Modifications:       column(in, func(o row) pgtype.UUID { return dbID(o.Modification) }),
 		Follows:             column(in, func(o row) pgtype.UUID { return dbID(o.Follows) }),
 		SendUntil:           column(in, func(o row) pgtype.Timestamptz { return dbTime(o.SendUntil) }),
 		Epochs:              column(in, func(o row) int64 { return o.Epoch }),
@@ -182,6 +184,7 @@ func (t *tx) SaveOperations(ctx context.Context, rows []operation.Operation, ret
 		AnswerBodies:   column(rows, func(o row) []byte { return o.AnswerBody }),
 		Intents:        column(rows, func(o row) pgtype.UUID { return dbID(o.Intent) }),
 		Payments:       column(rows, func(o row) pgtype.UUID { return dbID(o.Payment) }),
+		Modifications:  column(rows, func(o row) pgtype.UUID { return dbID(o.Modification) }),
 		Follows:        column(rows, func(o row) pgtype.UUID { return dbID(o.Follows) }),
 	})
 	return present(rows, saved, operationID), t.fail("save operations", err)
@@ -196,21 +199,45 @@ func (t *tx) BindOperations(ctx context.Context, rows []operation.Operation) err
 	c := refColumns(rows, refOfOperation)
 	n, err := t.q.BindOperations(ctx, dbgen.BindOperationsParams{
 		Merchants: c.merchants, Kinds: c.kinds, Keys: c.keys,
-		ClaimIds:     column(rows, func(o row) pgtype.UUID { return dbID(o.ClaimID) }),
-		Intents:      column(rows, func(o row) pgtype.UUID { return dbID(o.Intent) }),
-		Payments:     column(rows, func(o row) pgtype.UUID { return dbID(o.Payment) }),
-		Follows:      column(rows, func(o row) pgtype.UUID { return dbID(o.Follows) }),
-		Accounts:     column(rows, func(o row) pgtype.UUID { return dbID(o.Account) }),
-		Actions:      column(rows, func(o row) string { return o.Action }),
-		AcquirerKeys: column(rows, func(o row) string { return o.AcquirerKey }),
-		Bodies:       column(rows, func(o row) []byte { return o.RequestBody }),
-		SendUntil:    column(rows, func(o row) pgtype.Timestamptz { return dbTime(o.SendUntil) }),
-		PermitIds:    column(rows, func(o row) pgtype.UUID { return dbID(o.PermitID) }),
+		ClaimIds:      column(rows, func(o row) pgtype.UUID { return dbID(o.ClaimID) }),
+		Intents:       column(rows, func(o row) pgtype.UUID { return dbID(o.Intent) }),
+		Payments:      column(rows, func(o row) pgtype.UUID { return dbID(o.Payment) }),
+		Modifications: column(rows, func(o row) pgtype.UUID { return dbID(o.Modification) }),
+		Objects:       column(rows, func(o row) string { return o.Object }),
+		Follows:       column(rows, func(o row) pgtype.UUID { return dbID(o.Follows) }),
+		Accounts:      column(rows, func(o row) pgtype.UUID { return dbID(o.Account) }),
+		Actions:       column(rows, func(o row) string { return o.Action }),
+		AcquirerKeys:  column(rows, func(o row) string { return o.AcquirerKey }),
+		Bodies:        column(rows, func(o row) []byte { return o.RequestBody }),
+		SendUntil:     column(rows, func(o row) pgtype.Timestamptz { return dbTime(o.SendUntil) }),
+		PermitIds:     column(rows, func(o row) pgtype.UUID { return dbID(o.PermitID) }),
 	})
 	if err == nil {
 		err = affected(n, len(rows))
 	}
 	return t.fail("bind operations", err)
+}
+
+// BindCalls implements flow.Tx (PROTOCOL A1). A call without action, key or account is a defect and fails.
+func (t *tx) BindCalls(ctx context.Context, rows []operation.Operation) ([]bool, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	type row = operation.Operation
+	if slices.ContainsFunc(rows, func(o row) bool { return o.Action == "" || o.AcquirerKey == "" || o.Account.IsZero() }) {
+		return nil, t.fail("bind calls", errors.New("a call without action, key or account"))
+	}
+	c := refColumns(rows, refOfOperation)
+	bound, err := t.q.BindCalls(ctx, dbgen.BindCallsParams{
+		Merchants: c.merchants, Kinds: c.kinds, Keys: c.keys,
+		Fences:       column(rows, func(o row) int64 { return o.Fence }),
+		Accounts:     column(rows, func(o row) pgtype.UUID { return dbID(o.Account) }),
+		Actions:      column(rows, func(o row) string { return o.Action }),
+		AcquirerKeys: column(rows, func(o row) string { return o.AcquirerKey }),
+		Objects:      column(rows, func(o row) string { return o.Object }),
+		Bodies:       column(rows, func(o row) []byte { return o.RequestBody }),
+	})
+	return present(rows, bound, operationID), t.fail("bind calls", err)
 }
 
 // NoteHistory implements operation.Tx (PROTOCOL E4).

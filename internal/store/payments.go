@@ -47,6 +47,13 @@ func (t *tx) InsertPayments(ctx context.Context, rows []payment.Payment) ([]bool
 		Keys:                column(in, func(p row) string { return p.By.Key }),
 		Fingerprints:        column(in, func(p row) []byte { return p.By.Fingerprint[:] }),
 		FingerprintVersions: column(in, func(p row) int16 { return int16(p.By.FPVersion) }),
+		CaptureMethods:      column(in, func(p row) string { return string(cmp.Or(p.Capture, payment.CaptureAutomatic)) }),
+		ReturnUrls:          column(in, func(p row) string { return p.ReturnURL }),
+		RedirectUrls:        column(in, func(p row) string { return p.RedirectURL }),
+		Sessions:            column(in, func(p row) string { return p.Session }),
+		Expires:             column(in, func(p row) pgtype.Timestamptz { return dbTime(p.ExpiresAt) }),
+		Authorized:          column(in, func(p row) int64 { return p.Authorized }),
+		AnsweredStatuses:    column(in, func(p row) int16 { return int16(p.AnsweredStatus) }),
 	})
 	return present(rows, fresh, func(p row) id.ID { return p.ID }), t.fail("insert payments", err)
 }
@@ -65,6 +72,7 @@ func (t *tx) InsertJoined(ctx context.Context, rows []flow.Joined) error {
 		Fingerprints:        column(in, func(j row) []byte { return j.By.Fingerprint[:] }),
 		FingerprintVersions: column(in, func(j row) int16 { return int16(j.By.FPVersion) }),
 		Payments:            column(in, func(j row) pgtype.UUID { return dbID(j.Payment) }),
+		Modifications:       column(in, func(j row) pgtype.UUID { return dbID(j.Modification) }),
 	}))
 }
 
@@ -160,6 +168,16 @@ func (t *tx) SavePayments(ctx context.Context, changes []flow.PaymentChange) err
 		Gates:              column(changes, func(c row) bool { return c.New.GateOpen }),
 		Due:                column(changes, func(c row) pgtype.Timestamptz { return dbTime(c.New.DueAt) }),
 		Versions:           column(changes, func(c row) int64 { return c.New.Version }),
+		Authorized:         column(changes, func(c row) int64 { return c.New.Authorized }),
+		Capturing:          column(changes, func(c row) int64 { return c.New.Capturing }),
+		Refunding:          column(changes, func(c row) int64 { return c.New.Refunding }),
+		Disputed:           column(changes, func(c row) int64 { return c.New.Disputed }),
+		Disputes:           column(changes, func(c row) string { return string(c.New.Dispute) }),
+		RedirectUrls:       column(changes, func(c row) string { return c.New.RedirectURL }),
+		Sessions:           column(changes, func(c row) string { return c.New.Session }),
+		Expires:            column(changes, func(c row) pgtype.Timestamptz { return dbTime(c.New.ExpiresAt) }),
+		AnsweredStatuses:   column(changes, func(c row) int16 { return int16(c.New.AnsweredStatus) }),
+		Early:              column(changes, func(c row) bool { return c.New.Early }),
 	})
 	if err == nil {
 		err = affected(n, len(changes))

@@ -68,6 +68,36 @@ func (q *Queries) AddAccount(ctx context.Context, arg AddAccountParams) error {
 	return err
 }
 
+const addRoutingRule = `-- name: AddRoutingRule :exec
+INSERT INTO routing_rule (merchant_id, id, account_id, priority, weight, currency, method_prefix, flow)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+`
+
+type AddRoutingRuleParams struct {
+	MerchantID   pgtype.UUID
+	ID           pgtype.UUID
+	AccountID    pgtype.UUID
+	Priority     int32
+	Weight       int32
+	Currency     pgtype.Text
+	MethodPrefix pgtype.Text
+	Flow         pgtype.Text
+}
+
+func (q *Queries) AddRoutingRule(ctx context.Context, arg AddRoutingRuleParams) error {
+	_, err := q.db.Exec(ctx, addRoutingRule,
+		arg.MerchantID,
+		arg.ID,
+		arg.AccountID,
+		arg.Priority,
+		arg.Weight,
+		arg.Currency,
+		arg.MethodPrefix,
+		arg.Flow,
+	)
+	return err
+}
+
 const markCompared = `-- name: MarkCompared :execrows
 UPDATE acquirer_account SET compared_epoch = GREATEST(compared_epoch, $1::bigint)
  WHERE merchant_id = $2 AND id = $3
@@ -81,6 +111,41 @@ type MarkComparedParams struct {
 
 func (q *Queries) MarkCompared(ctx context.Context, arg MarkComparedParams) (int64, error) {
 	result, err := q.db.Exec(ctx, markCompared, arg.Epoch, arg.MerchantID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const pauseAccount = `-- name: PauseAccount :execrows
+UPDATE acquirer_account SET paused = $1 WHERE merchant_id = $2 AND id = $3
+`
+
+type PauseAccountParams struct {
+	Paused     bool
+	MerchantID pgtype.UUID
+	ID         pgtype.UUID
+}
+
+func (q *Queries) PauseAccount(ctx context.Context, arg PauseAccountParams) (int64, error) {
+	result, err := q.db.Exec(ctx, pauseAccount, arg.Paused, arg.MerchantID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const removeRoutingRule = `-- name: RemoveRoutingRule :execrows
+DELETE FROM routing_rule WHERE merchant_id = $1 AND id = $2
+`
+
+type RemoveRoutingRuleParams struct {
+	MerchantID pgtype.UUID
+	ID         pgtype.UUID
+}
+
+func (q *Queries) RemoveRoutingRule(ctx context.Context, arg RemoveRoutingRuleParams) (int64, error) {
+	result, err := q.db.Exec(ctx, removeRoutingRule, arg.MerchantID, arg.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -112,6 +177,40 @@ func (q *Queries) ReplaceAccount(ctx context.Context, arg ReplaceAccountParams) 
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const routingRules = `-- name: RoutingRules :many
+SELECT merchant_id, id, account_id, priority, weight, currency, method_prefix, flow, created_at FROM routing_rule WHERE merchant_id = ANY($1::uuid[]) ORDER BY merchant_id, priority, id
+`
+
+func (q *Queries) RoutingRules(ctx context.Context, merchants []pgtype.UUID) ([]RoutingRule, error) {
+	rows, err := q.db.Query(ctx, routingRules, merchants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RoutingRule
+	for rows.Next() {
+		var i RoutingRule
+		if err := rows.Scan(
+			&i.MerchantID,
+			&i.ID,
+			&i.AccountID,
+			&i.Priority,
+			&i.Weight,
+			&i.Currency,
+			&i.MethodPrefix,
+			&i.Flow,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const uncomparedAccounts = `-- name: UncomparedAccounts :many

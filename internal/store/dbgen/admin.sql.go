@@ -218,7 +218,7 @@ func (q *Queries) FindAPIKey(ctx context.Context, arg FindAPIKeyParams) (FindAPI
 }
 
 const merchants = `-- name: Merchants :many
-SELECT merchant_id, name, mode, pair_id, rate_limit, created_at FROM merchant ORDER BY merchant_id
+SELECT merchant_id, name, mode, pair_id, rate_limit, created_at, cancel_code, compensate FROM merchant ORDER BY merchant_id
 `
 
 func (q *Queries) Merchants(ctx context.Context) ([]Merchant, error) {
@@ -237,7 +237,39 @@ func (q *Queries) Merchants(ctx context.Context) ([]Merchant, error) {
 			&i.PairID,
 			&i.RateLimit,
 			&i.CreatedAt,
+			&i.CancelCode,
+			&i.Compensate,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const policies = `-- name: Policies :many
+SELECT merchant_id, cancel_code, compensate FROM merchant WHERE merchant_id = ANY($1::uuid[]) ORDER BY merchant_id
+`
+
+type PoliciesRow struct {
+	MerchantID pgtype.UUID
+	CancelCode bool
+	Compensate string
+}
+
+func (q *Queries) Policies(ctx context.Context, merchants []pgtype.UUID) ([]PoliciesRow, error) {
+	rows, err := q.db.Query(ctx, policies, merchants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PoliciesRow
+	for rows.Next() {
+		var i PoliciesRow
+		if err := rows.Scan(&i.MerchantID, &i.CancelCode, &i.Compensate); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -276,6 +308,24 @@ type RevokeAPIKeyParams struct {
 
 func (q *Queries) RevokeAPIKey(ctx context.Context, arg RevokeAPIKeyParams) (int64, error) {
 	result, err := q.db.Exec(ctx, revokeAPIKey, arg.MerchantID, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const setPolicy = `-- name: SetPolicy :execrows
+UPDATE merchant SET cancel_code = $1, compensate = $2 WHERE merchant_id = $3
+`
+
+type SetPolicyParams struct {
+	CancelCode bool
+	Compensate string
+	MerchantID pgtype.UUID
+}
+
+func (q *Queries) SetPolicy(ctx context.Context, arg SetPolicyParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setPolicy, arg.CancelCode, arg.Compensate, arg.MerchantID)
 	if err != nil {
 		return 0, err
 	}

@@ -393,7 +393,7 @@ func (q *Queries) LockIntents(ctx context.Context, arg LockIntentsParams) ([]Pay
 }
 
 const lockLatestPayments = `-- name: LockLatestPayments :many
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS intent_id) t
  CROSS JOIN LATERAL (SELECT x.id FROM payment x WHERE x.merchant_id = t.merchant_id AND x.intent_id = t.intent_id
                       ORDER BY x.n DESC LIMIT 1) l
@@ -444,6 +444,18 @@ func (q *Queries) LockLatestPayments(ctx context.Context, arg LockLatestPayments
 			&i.FingerprintVersion,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.CaptureMethod,
+			&i.ReturnUrl,
+			&i.RedirectUrl,
+			&i.SessionReference,
+			&i.ExpiresAt,
+			&i.AuthorizedAmount,
+			&i.CapturingAmount,
+			&i.RefundingAmount,
+			&i.DisputedAmount,
+			&i.Dispute,
+			&i.AnsweredStatus,
+			&i.Early,
 		); err != nil {
 			return nil, err
 		}

@@ -29,6 +29,21 @@ type ApiKey struct {
 	RevokedAt  pgtype.Timestamptz
 }
 
+type CancelCode struct {
+	MerchantID         pgtype.UUID
+	PaymentID          pgtype.UUID
+	Ordinal            int32
+	Amount             int64
+	Tries              int32
+	ExpiresAt          pgtype.Timestamptz
+	ConsumedAt         pgtype.Timestamptz
+	Kind               string
+	IdempotencyKey     string
+	Fingerprint        []byte
+	FingerprintVersion int16
+	CreatedAt          pgtype.Timestamptz
+}
+
 type DatabaseEpoch struct {
 	Singleton        bool
 	Epoch            int64
@@ -56,6 +71,21 @@ type Decision struct {
 	SecondPerson       pgtype.Text
 	Reason             string
 	CreatedAt          pgtype.Timestamptz
+}
+
+type Dispute struct {
+	MerchantID pgtype.UUID
+	ID         pgtype.UUID
+	IntentID   pgtype.UUID
+	PaymentID  pgtype.UUID
+	AccountID  pgtype.UUID
+	Reference  string
+	Amount     int64
+	Currency   string
+	Status     string
+	Aside      bool
+	OpenedAt   pgtype.Timestamptz
+	DecidedAt  pgtype.Timestamptz
 }
 
 type Event struct {
@@ -100,6 +130,12 @@ type Evidence struct {
 	Note              pgtype.Text
 	RequestID         pgtype.Text
 	CreatedAt         pgtype.Timestamptz
+	ModificationID    pgtype.UUID
+	About             string
+	Object            pgtype.Text
+	Session           pgtype.Text
+	Final             bool
+	ExpiresAt         pgtype.Timestamptz
 }
 
 type History struct {
@@ -126,6 +162,7 @@ type JoinedCommand struct {
 	FingerprintVersion int16
 	PaymentID          pgtype.UUID
 	CreatedAt          pgtype.Timestamptz
+	ModificationID     pgtype.UUID
 }
 
 type LedgerEntry struct {
@@ -148,10 +185,42 @@ type Merchant struct {
 	PairID     pgtype.UUID
 	RateLimit  int32
 	CreatedAt  pgtype.Timestamptz
+	CancelCode bool
+	Compensate string
 }
 
 type MigrationLease struct {
 	Singleton bool
+}
+
+type Modification struct {
+	MerchantID         pgtype.UUID
+	ID                 pgtype.UUID
+	IntentID           pgtype.UUID
+	PaymentID          pgtype.UUID
+	Type               string
+	Action             string
+	K                  int32
+	Status             string
+	Amount             int64
+	Currency           string
+	Final              bool
+	External           bool
+	MovementID         pgtype.UUID
+	AccountID          pgtype.UUID
+	AcquirerKey        string
+	AcquirerReference  pgtype.Text
+	Reason             pgtype.Text
+	FailureCode        pgtype.Text
+	FailureMessage     pgtype.Text
+	AnsweredStatus     pgtype.Int2
+	Version            int64
+	Kind               string
+	IdempotencyKey     string
+	Fingerprint        []byte
+	FingerprintVersion int16
+	CreatedAt          pgtype.Timestamptz
+	UpdatedAt          pgtype.Timestamptz
 }
 
 type Movement struct {
@@ -170,6 +239,7 @@ type Movement struct {
 	MovedAt     pgtype.Timestamptz
 	CreatedAt   pgtype.Timestamptz
 	UpdatedAt   pgtype.Timestamptz
+	Object      pgtype.Text
 }
 
 type Operation struct {
@@ -207,6 +277,8 @@ type Operation struct {
 	SendUntil          pgtype.Timestamptz
 	Epoch              int64
 	Lost               bool
+	ModificationID     pgtype.UUID
+	Object             pgtype.Text
 }
 
 type Payment struct {
@@ -237,6 +309,18 @@ type Payment struct {
 	FingerprintVersion int16
 	CreatedAt          pgtype.Timestamptz
 	UpdatedAt          pgtype.Timestamptz
+	CaptureMethod      string
+	ReturnUrl          pgtype.Text
+	RedirectUrl        pgtype.Text
+	SessionReference   pgtype.Text
+	ExpiresAt          pgtype.Timestamptz
+	AuthorizedAmount   int64
+	CapturingAmount    int64
+	RefundingAmount    int64
+	DisputedAmount     int64
+	Dispute            pgtype.Text
+	AnsweredStatus     pgtype.Int2
+	Early              bool
 }
 
 type PaymentIntent struct {
@@ -283,6 +367,18 @@ type Review struct {
 	OpenedAt    pgtype.Timestamptz
 	DecidedAt   pgtype.Timestamptz
 	Decision    pgtype.Text
+}
+
+type RoutingRule struct {
+	MerchantID   pgtype.UUID
+	ID           pgtype.UUID
+	AccountID    pgtype.UUID
+	Priority     int32
+	Weight       int32
+	Currency     pgtype.Text
+	MethodPrefix pgtype.Text
+	Flow         pgtype.Text
+	CreatedAt    pgtype.Timestamptz
 }
 
 type SchemaMigration struct {

@@ -11,6 +11,77 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const earlyEvidence = `-- name: EarlyEvidence :many
+SELECT e.merchant_id, e.id, e.intent_id, e.payment_id, e.operation_id, e.account_id, e.source, e.outcome, e.class, e.code, e.failure, e.message, e.reference, e.our_reference, e.amount, e.currency, e.acquirer_request_id, e.raw_hash, e.bytes_written, e.asked_at, e.moved_at, e.fence, e.inference, e.effect, e.why, e.person, e.note, e.request_id, e.created_at, e.modification_id, e.about, e.object, e.session, e.final, e.expires_at
+  FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS payment_id) t
+  JOIN evidence e ON e.merchant_id = t.merchant_id AND e.payment_id = t.payment_id
+ WHERE e.effect = 'early'
+ ORDER BY e.created_at, e.id LIMIT $3::int
+`
+
+type EarlyEvidenceParams struct {
+	Merchants []pgtype.UUID
+	Payments  []pgtype.UUID
+	MaxRows   int32
+}
+
+// What waited for something that must come before it (PROTOCOL E1), the oldest first.
+func (q *Queries) EarlyEvidence(ctx context.Context, arg EarlyEvidenceParams) ([]Evidence, error) {
+	rows, err := q.db.Query(ctx, earlyEvidence, arg.Merchants, arg.Payments, arg.MaxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Evidence
+	for rows.Next() {
+		var i Evidence
+		if err := rows.Scan(
+			&i.MerchantID,
+			&i.ID,
+			&i.IntentID,
+			&i.PaymentID,
+			&i.OperationID,
+			&i.AccountID,
+			&i.Source,
+			&i.Outcome,
+			&i.Class,
+			&i.Code,
+			&i.Failure,
+			&i.Message,
+			&i.Reference,
+			&i.OurReference,
+			&i.Amount,
+			&i.Currency,
+			&i.AcquirerRequestID,
+			&i.RawHash,
+			&i.BytesWritten,
+			&i.AskedAt,
+			&i.MovedAt,
+			&i.Fence,
+			&i.Inference,
+			&i.Effect,
+			&i.Why,
+			&i.Person,
+			&i.Note,
+			&i.RequestID,
+			&i.CreatedAt,
+			&i.ModificationID,
+			&i.About,
+			&i.Object,
+			&i.Session,
+			&i.Final,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const eventByID = `-- name: EventByID :one
 SELECT merchant_id, intent_id, version, id, payment_id, event_key, type, payload, created_at FROM event WHERE merchant_id = $1 AND id = $2
 `
@@ -199,12 +270,13 @@ func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) erro
 const insertEvidence = `-- name: InsertEvidence :many
 INSERT INTO evidence (merchant_id, id, intent_id, payment_id, operation_id, account_id, source, outcome, class, code, failure, message,
                       reference, our_reference, amount, currency, acquirer_request_id, raw_hash, bytes_written, asked_at, moved_at,
-                      fence, inference, effect, why, person, note, request_id)
+                      fence, inference, effect, why, person, note, request_id, modification_id, about, object, session, final, expires_at)
 SELECT t.merchant_id, t.id, t.intent_id, t.payment_id, t.operation_id, t.account_id, t.source, t.outcome, t.class,
        NULLIF(t.code, ''), NULLIF(t.failure, ''), NULLIF(t.message, ''), NULLIF(t.reference, ''), NULLIF(t.our_reference, ''),
        CASE WHEN t.currency <> '' THEN t.amount END, NULLIF(t.currency, ''), NULLIF(t.acquirer_request_id, ''), t.raw_hash,
        t.bytes_written, t.asked_at, t.moved_at, t.fence, t.inference, t.effect, t.why,
-       NULLIF(t.person, ''), NULLIF(t.note, ''), NULLIF(t.request_id, '')
+       NULLIF(t.person, ''), NULLIF(t.note, ''), NULLIF(t.request_id, ''),
+       t.modification_id, COALESCE(NULLIF(t.about, ''), 'charge'), NULLIF(t.object, ''), NULLIF(t.session, ''), t.final, t.expires_at
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS intent_id,
                unnest($4::uuid[]) AS payment_id, unnest($5::uuid[]) AS operation_id, unnest($6::uuid[]) AS account_id,
                unnest($7::text[]) AS source, unnest($8::text[]) AS outcome, unnest($9::text[]) AS class,
@@ -215,7 +287,9 @@ SELECT t.merchant_id, t.id, t.intent_id, t.payment_id, t.operation_id, t.account
                unnest($19::bigint[]) AS bytes_written, unnest($20::timestamptz[]) AS asked_at,
                unnest($21::timestamptz[]) AS moved_at, unnest($22::bigint[]) AS fence, unnest($23::text[]) AS inference,
                unnest($24::text[]) AS effect, unnest($25::text[]) AS why, unnest($26::text[]) AS person,
-               unnest($27::text[]) AS note, unnest($28::text[]) AS request_id) t
+               unnest($27::text[]) AS note, unnest($28::text[]) AS request_id,
+               unnest($29::uuid[]) AS modification_id, unnest($30::text[]) AS about, unnest($31::text[]) AS object,
+               unnest($32::text[]) AS session, unnest($33::boolean[]) AS final, unnest($34::timestamptz[]) AS expires_at) t
 ON CONFLICT (merchant_id, id) DO NOTHING
 RETURNING id
 `
@@ -249,6 +323,12 @@ type InsertEvidenceParams struct {
 	Persons            []string
 	Notes              []string
 	RequestIds         []string
+	Modifications      []pgtype.UUID
+	Abouts             []string
+	Objects            []string
+	Sessions           []string
+	Finals             []bool
+	Expires            []pgtype.Timestamptz
 }
 
 func (q *Queries) InsertEvidence(ctx context.Context, arg InsertEvidenceParams) ([]pgtype.UUID, error) {
@@ -281,6 +361,12 @@ func (q *Queries) InsertEvidence(ctx context.Context, arg InsertEvidenceParams) 
 		arg.Persons,
 		arg.Notes,
 		arg.RequestIds,
+		arg.Modifications,
+		arg.Abouts,
+		arg.Objects,
+		arg.Sessions,
+		arg.Finals,
+		arg.Expires,
 	)
 	if err != nil {
 		return nil, err
@@ -301,14 +387,14 @@ func (q *Queries) InsertEvidence(ctx context.Context, arg InsertEvidenceParams) 
 }
 
 const insertMovements = `-- name: InsertMovements :many
-INSERT INTO movement (merchant_id, id, account_id, reference, kind, acquirer_key, intent_id, payment_id, amount, currency, state, cause, moved_at)
+INSERT INTO movement (merchant_id, id, account_id, reference, kind, acquirer_key, intent_id, payment_id, amount, currency, state, cause, moved_at, object)
 SELECT t.merchant_id, t.id, t.account_id, t.reference, t.kind, NULLIF(t.acquirer_key, ''), t.intent_id, t.payment_id,
-       t.amount, t.currency, t.state, NULLIF(t.cause, ''), t.moved_at
+       t.amount, t.currency, t.state, NULLIF(t.cause, ''), t.moved_at, NULLIF(t.object, '')
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS account_id,
                unnest($4::text[]) AS reference, unnest($5::text[]) AS kind, unnest($6::text[]) AS acquirer_key,
                unnest($7::uuid[]) AS intent_id, unnest($8::uuid[]) AS payment_id, unnest($9::bigint[]) AS amount,
                unnest($10::text[]) AS currency, unnest($11::text[]) AS state, unnest($12::text[]) AS cause,
-               unnest($13::timestamptz[]) AS moved_at) t
+               unnest($13::timestamptz[]) AS moved_at, unnest($14::text[]) AS object) t
 ON CONFLICT (merchant_id, account_id, reference, kind) DO NOTHING
 RETURNING id
 `
@@ -327,6 +413,7 @@ type InsertMovementsParams struct {
 	States       []string
 	Causes       []string
 	Moved        []pgtype.Timestamptz
+	Objects      []string
 }
 
 // Money that moved is booked once by the acquirer's reference (PROTOCOL E5).
@@ -345,6 +432,7 @@ func (q *Queries) InsertMovements(ctx context.Context, arg InsertMovementsParams
 		arg.States,
 		arg.Causes,
 		arg.Moved,
+		arg.Objects,
 	)
 	if err != nil {
 		return nil, err
@@ -365,7 +453,7 @@ func (q *Queries) InsertMovements(ctx context.Context, arg InsertMovementsParams
 }
 
 const movementByID = `-- name: MovementByID :one
-SELECT merchant_id, id, account_id, reference, kind, acquirer_key, intent_id, payment_id, amount, currency, state, cause, moved_at, created_at, updated_at FROM movement WHERE merchant_id = $1 AND id = $2
+SELECT merchant_id, id, account_id, reference, kind, acquirer_key, intent_id, payment_id, amount, currency, state, cause, moved_at, created_at, updated_at, object FROM movement WHERE merchant_id = $1 AND id = $2
 `
 
 type MovementByIDParams struct {
@@ -392,16 +480,17 @@ func (q *Queries) MovementByID(ctx context.Context, arg MovementByIDParams) (Mov
 		&i.MovedAt,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.Object,
 	)
 	return i, err
 }
 
 const movementsOf = `-- name: MovementsOf :many
-SELECT m.merchant_id, m.id, m.account_id, m.reference, m.kind, m.acquirer_key, m.intent_id, m.payment_id, m.amount, m.currency, m.state, m.cause, m.moved_at, m.created_at, m.updated_at
+SELECT m.merchant_id, m.id, m.account_id, m.reference, m.kind, m.acquirer_key, m.intent_id, m.payment_id, m.amount, m.currency, m.state, m.cause, m.moved_at, m.created_at, m.updated_at, m.object
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS intent_id) t
   JOIN movement m ON m.merchant_id = t.merchant_id AND m.intent_id = t.intent_id
 UNION
-SELECT m.merchant_id, m.id, m.account_id, m.reference, m.kind, m.acquirer_key, m.intent_id, m.payment_id, m.amount, m.currency, m.state, m.cause, m.moved_at, m.created_at, m.updated_at
+SELECT m.merchant_id, m.id, m.account_id, m.reference, m.kind, m.acquirer_key, m.intent_id, m.payment_id, m.amount, m.currency, m.state, m.cause, m.moved_at, m.created_at, m.updated_at, m.object
   FROM movement m
  WHERE m.merchant_id = ANY($1::uuid[]) AND m.acquirer_key = ANY($3::text[]) AND m.payment_id IS NULL
 `
@@ -438,6 +527,7 @@ func (q *Queries) MovementsOf(ctx context.Context, arg MovementsOfParams) ([]Mov
 			&i.MovedAt,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.Object,
 		); err != nil {
 			return nil, err
 		}
@@ -453,7 +543,8 @@ const saveMovements = `-- name: SaveMovements :execrows
 UPDATE movement m SET state = t.state, cause = NULLIF(t.cause, ''), intent_id = t.intent_id, payment_id = t.payment_id, updated_at = now()
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id, unnest($3::text[]) AS state,
                unnest($4::text[]) AS cause, unnest($5::uuid[]) AS intent_id, unnest($6::uuid[]) AS payment_id) t
- WHERE m.merchant_id = t.merchant_id AND m.id = t.id AND m.state = 'unapplied'
+ WHERE m.merchant_id = t.merchant_id AND m.id = t.id
+   AND (m.state = 'unapplied' OR m.state = 'applied' AND t.state = 'returned')
 `
 
 type SaveMovementsParams struct {
@@ -465,7 +556,7 @@ type SaveMovementsParams struct {
 	Payments  []pgtype.UUID
 }
 
-// Money is attributed or given back once: what somebody decided meanwhile is not decided again.
+// Money is attributed once and given back once: what somebody decided meanwhile is not decided again.
 func (q *Queries) SaveMovements(ctx context.Context, arg SaveMovementsParams) (int64, error) {
 	result, err := q.db.Exec(ctx, saveMovements,
 		arg.Merchants,

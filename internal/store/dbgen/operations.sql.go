@@ -11,10 +11,74 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const bindCalls = `-- name: BindCalls :many
+WITH t AS (
+  SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS kind, unnest($3::text[]) AS idempotency_key,
+         unnest($4::bigint[]) AS fence, unnest($5::uuid[]) AS account_id, unnest($6::text[]) AS action,
+         unnest($7::text[]) AS acquirer_key, unnest($8::text[]) AS object, unnest($9::bytea[]) AS request_body
+), locked AS (
+  SELECT o.merchant_id, o.kind, o.idempotency_key, t.account_id, t.action, t.acquirer_key, t.object, t.request_body
+    FROM t JOIN operation o ON o.merchant_id = t.merchant_id AND o.kind = t.kind AND o.idempotency_key = t.idempotency_key
+   WHERE o.fence = t.fence AND o.state <> 'completed' AND o.action IS NULL
+   ORDER BY o.merchant_id, o.kind, o.idempotency_key
+     FOR UPDATE OF o
+)
+UPDATE operation o
+   SET account_id = l.account_id, action = l.action, acquirer_key = l.acquirer_key, object = NULLIF(l.object, ''),
+       request_body = l.request_body
+  FROM locked l
+ WHERE o.merchant_id = l.merchant_id AND o.kind = l.kind AND o.idempotency_key = l.idempotency_key
+RETURNING o.id
+`
+
+type BindCallsParams struct {
+	Merchants    []pgtype.UUID
+	Kinds        []string
+	Keys         []string
+	Fences       []int64
+	Accounts     []pgtype.UUID
+	Actions      []string
+	AcquirerKeys []string
+	Objects      []string
+	Bodies       [][]byte
+}
+
+// Stores what will be sent (PROTOCOL A1) once it is known; the permit comes later.
+func (q *Queries) BindCalls(ctx context.Context, arg BindCallsParams) ([]pgtype.UUID, error) {
+	rows, err := q.db.Query(ctx, bindCalls,
+		arg.Merchants,
+		arg.Kinds,
+		arg.Keys,
+		arg.Fences,
+		arg.Accounts,
+		arg.Actions,
+		arg.AcquirerKeys,
+		arg.Objects,
+		arg.Bodies,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var id pgtype.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const bindOperations = `-- name: BindOperations :execrows
 UPDATE operation o
-   SET intent_id = t.intent_id, payment_id = t.payment_id, follows_id = t.follows_id,
-       account_id = t.account_id, action = NULLIF(t.action, ''), acquirer_key = NULLIF(t.acquirer_key, ''), request_body = t.request_body,
+   SET intent_id = t.intent_id, payment_id = t.payment_id, modification_id = t.modification_id, follows_id = t.follows_id,
+       account_id = t.account_id, action = NULLIF(t.action, ''), acquirer_key = NULLIF(t.acquirer_key, ''), object = NULLIF(t.object, ''),
+       request_body = t.request_body,
        send_until = COALESCE(t.send_until, o.send_until),
        sends = CASE WHEN t.action <> '' THEN 1 ELSE 0 END, permit_id = CASE WHEN t.action <> '' THEN t.permit_id END,
        first_permit_at = CASE WHEN t.action <> '' THEN now() END, last_permit_at = CASE WHEN t.action <> '' THEN now() END
@@ -22,25 +86,28 @@ UPDATE operation o
                unnest($4::uuid[]) AS claim_id, unnest($5::uuid[]) AS intent_id, unnest($6::uuid[]) AS payment_id,
                unnest($7::uuid[]) AS follows_id, unnest($8::uuid[]) AS account_id, unnest($9::text[]) AS action,
                unnest($10::text[]) AS acquirer_key, unnest($11::bytea[]) AS request_body,
-               unnest($12::timestamptz[]) AS send_until, unnest($13::uuid[]) AS permit_id) t
+               unnest($12::timestamptz[]) AS send_until, unnest($13::uuid[]) AS permit_id,
+               unnest($14::uuid[]) AS modification_id, unnest($15::text[]) AS object) t
  WHERE o.merchant_id = t.merchant_id AND o.kind = t.kind AND o.idempotency_key = t.idempotency_key
    AND o.fence = 1 AND o.claim_id = t.claim_id AND o.state = 'in_progress' AND o.sends = 0
 `
 
 type BindOperationsParams struct {
-	Merchants    []pgtype.UUID
-	Kinds        []string
-	Keys         []string
-	ClaimIds     []pgtype.UUID
-	Intents      []pgtype.UUID
-	Payments     []pgtype.UUID
-	Follows      []pgtype.UUID
-	Accounts     []pgtype.UUID
-	Actions      []string
-	AcquirerKeys []string
-	Bodies       [][]byte
-	SendUntil    []pgtype.Timestamptz
-	PermitIds    []pgtype.UUID
+	Merchants     []pgtype.UUID
+	Kinds         []string
+	Keys          []string
+	ClaimIds      []pgtype.UUID
+	Intents       []pgtype.UUID
+	Payments      []pgtype.UUID
+	Follows       []pgtype.UUID
+	Accounts      []pgtype.UUID
+	Actions       []string
+	AcquirerKeys  []string
+	Bodies        [][]byte
+	SendUntil     []pgtype.Timestamptz
+	PermitIds     []pgtype.UUID
+	Modifications []pgtype.UUID
+	Objects       []string
 }
 
 // Stores what will be sent before it is sent (PROTOCOL A1) and counts the first permit (A0).
@@ -59,6 +126,8 @@ func (q *Queries) BindOperations(ctx context.Context, arg BindOperationsParams) 
 		arg.Bodies,
 		arg.SendUntil,
 		arg.PermitIds,
+		arg.Modifications,
+		arg.Objects,
 	)
 	if err != nil {
 		return 0, err
@@ -103,7 +172,7 @@ WITH RECURSIVE m AS (
        ORDER BY o.due_at LIMIT $1::int) d
    ORDER BY d.due_at LIMIT $2::int
 )
-SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost
+SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost, o.modification_id, o.object
   FROM due d JOIN operation o ON o.merchant_id = d.merchant_id AND o.kind = d.kind AND o.idempotency_key = d.idempotency_key
  WHERE o.state <> 'completed' AND o.due_at <= now()
  ORDER BY o.merchant_id, o.kind, o.idempotency_key
@@ -161,6 +230,8 @@ func (q *Queries) DueOperations(ctx context.Context, arg DueOperationsParams) ([
 			&i.SendUntil,
 			&i.Epoch,
 			&i.Lost,
+			&i.ModificationID,
+			&i.Object,
 		); err != nil {
 			return nil, err
 		}
@@ -187,7 +258,7 @@ WITH RECURSIVE m AS (
        ORDER BY o.due_at LIMIT $1::int) d
    ORDER BY d.due_at LIMIT $2::int
 )
-SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost
+SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost, o.modification_id, o.object
   FROM due d JOIN operation o ON o.merchant_id = d.merchant_id AND o.kind = d.kind AND o.idempotency_key = d.idempotency_key
  WHERE o.state <> 'completed' AND o.due_at <= now()
  ORDER BY o.merchant_id, o.kind, o.idempotency_key
@@ -244,6 +315,8 @@ func (q *Queries) DueOperationsWaiting(ctx context.Context, arg DueOperationsWai
 			&i.SendUntil,
 			&i.Epoch,
 			&i.Lost,
+			&i.ModificationID,
+			&i.Object,
 		); err != nil {
 			return nil, err
 		}
@@ -257,16 +330,16 @@ func (q *Queries) DueOperationsWaiting(ctx context.Context, arg DueOperationsWai
 
 const insertOperations = `-- name: InsertOperations :many
 INSERT INTO operation (merchant_id, kind, idempotency_key, id, fingerprint, fingerprint_version, request_id, state, claim_id,
-                       lease_until, due_at, intent_id, payment_id, follows_id, send_until, epoch, lost)
+                       lease_until, due_at, intent_id, payment_id, modification_id, follows_id, send_until, epoch, lost)
 SELECT t.merchant_id, t.kind, t.idempotency_key, t.id, t.fingerprint, t.fingerprint_version, t.request_id, 'in_progress', t.claim_id,
        now() + $1::bigint * interval '1 microsecond', now() + $1::bigint * interval '1 microsecond',
-       t.intent_id, t.payment_id, t.follows_id, COALESCE(t.send_until, now()), t.epoch, t.lost
+       t.intent_id, t.payment_id, t.modification_id, t.follows_id, COALESCE(t.send_until, now()), t.epoch, t.lost
   FROM (SELECT unnest($2::uuid[]) AS merchant_id, unnest($3::text[]) AS kind, unnest($4::text[]) AS idempotency_key,
                unnest($5::uuid[]) AS id, unnest($6::bytea[]) AS fingerprint,
                unnest($7::smallint[]) AS fingerprint_version, unnest($8::text[]) AS request_id,
                unnest($9::uuid[]) AS claim_id, unnest($10::uuid[]) AS intent_id, unnest($11::uuid[]) AS payment_id,
                unnest($12::uuid[]) AS follows_id, unnest($13::timestamptz[]) AS send_until,
-               unnest($14::bigint[]) AS epoch, unnest($15::boolean[]) AS lost) t
+               unnest($14::bigint[]) AS epoch, unnest($15::boolean[]) AS lost, unnest($16::uuid[]) AS modification_id) t
 ON CONFLICT (merchant_id, kind, idempotency_key) DO NOTHING
 RETURNING id
 `
@@ -287,6 +360,7 @@ type InsertOperationsParams struct {
 	SendUntil           []pgtype.Timestamptz
 	Epochs              []int64
 	Lost                []bool
+	Modifications       []pgtype.UUID
 }
 
 // A claim: the primary key decides (PROTOCOL K1). What is not returned exists already.
@@ -307,6 +381,7 @@ func (q *Queries) InsertOperations(ctx context.Context, arg InsertOperationsPara
 		arg.SendUntil,
 		arg.Epochs,
 		arg.Lost,
+		arg.Modifications,
 	)
 	if err != nil {
 		return nil, err
@@ -327,7 +402,7 @@ func (q *Queries) InsertOperations(ctx context.Context, arg InsertOperationsPara
 }
 
 const lockOperations = `-- name: LockOperations :many
-SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost
+SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost, o.modification_id, o.object
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS kind, unnest($3::text[]) AS idempotency_key) t
   JOIN operation o ON o.merchant_id = t.merchant_id AND o.kind = t.kind AND o.idempotency_key = t.idempotency_key
  ORDER BY o.merchant_id, o.kind, o.idempotency_key
@@ -384,6 +459,8 @@ func (q *Queries) LockOperations(ctx context.Context, arg LockOperationsParams) 
 			&i.SendUntil,
 			&i.Epoch,
 			&i.Lost,
+			&i.ModificationID,
+			&i.Object,
 		); err != nil {
 			return nil, err
 		}
@@ -396,7 +473,7 @@ func (q *Queries) LockOperations(ctx context.Context, arg LockOperationsParams) 
 }
 
 const openOperations = `-- name: OpenOperations :many
-SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost
+SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost, o.modification_id, o.object
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS payment_id) t
   JOIN operation o ON o.merchant_id = t.merchant_id AND o.payment_id = t.payment_id
  WHERE o.state <> 'completed'
@@ -453,6 +530,8 @@ func (q *Queries) OpenOperations(ctx context.Context, arg OpenOperationsParams) 
 			&i.SendUntil,
 			&i.Epoch,
 			&i.Lost,
+			&i.ModificationID,
+			&i.Object,
 		); err != nil {
 			return nil, err
 		}
@@ -482,7 +561,7 @@ func (q *Queries) PurgeOperations(ctx context.Context, maxRows int32) (int64, er
 }
 
 const readOperations = `-- name: ReadOperations :many
-SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost
+SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost, o.modification_id, o.object
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS kind, unnest($3::text[]) AS idempotency_key) t
   JOIN operation o ON o.merchant_id = t.merchant_id AND o.kind = t.kind AND o.idempotency_key = t.idempotency_key
 `
@@ -537,6 +616,8 @@ func (q *Queries) ReadOperations(ctx context.Context, arg ReadOperationsParams) 
 			&i.SendUntil,
 			&i.Epoch,
 			&i.Lost,
+			&i.ModificationID,
+			&i.Object,
 		); err != nil {
 			return nil, err
 		}
@@ -554,10 +635,11 @@ WITH t AS (
          unnest($5::bigint[]) AS fence, unnest($6::text[]) AS state, unnest($7::timestamptz[]) AS due_at,
          unnest($8::int[]) AS checks, unnest($9::int[]) AS unsent,
          unnest($10::int[]) AS answer_status, unnest($11::bytea[]) AS answer_body,
-         unnest($12::uuid[]) AS intent_id, unnest($13::uuid[]) AS payment_id, unnest($14::uuid[]) AS follows_id
+         unnest($12::uuid[]) AS intent_id, unnest($13::uuid[]) AS payment_id, unnest($14::uuid[]) AS follows_id,
+         unnest($15::uuid[]) AS modification_id
 ), locked AS (
   SELECT o.merchant_id, o.kind, o.idempotency_key,
-         t.state, t.due_at, t.checks, t.unsent, t.answer_status, t.answer_body, t.intent_id, t.payment_id, t.follows_id
+         t.state, t.due_at, t.checks, t.unsent, t.answer_status, t.answer_body, t.intent_id, t.payment_id, t.modification_id, t.follows_id
     FROM t JOIN operation o ON o.merchant_id = t.merchant_id AND o.kind = t.kind AND o.idempotency_key = t.idempotency_key
    WHERE o.fence = t.fence AND o.state <> 'completed'
    ORDER BY o.merchant_id, o.kind, o.idempotency_key
@@ -566,7 +648,7 @@ WITH t AS (
 UPDATE operation o
    SET state = l.state, due_at = COALESCE(l.due_at, o.due_at), checks = l.checks, unsent = l.unsent,
        answer_status = NULLIF(l.answer_status, 0)::smallint, answer_body = l.answer_body,
-       intent_id = l.intent_id, payment_id = l.payment_id, follows_id = l.follows_id,
+       intent_id = l.intent_id, payment_id = l.payment_id, modification_id = l.modification_id, follows_id = l.follows_id,
        completed_at = CASE WHEN l.state = 'completed' THEN now() END,
        expires_at = CASE WHEN l.state = 'completed' THEN now() + $1::bigint * interval '1 microsecond' END
   FROM locked l
@@ -589,6 +671,7 @@ type SaveOperationsParams struct {
 	Intents        []pgtype.UUID
 	Payments       []pgtype.UUID
 	Follows        []pgtype.UUID
+	Modifications  []pgtype.UUID
 }
 
 // Guarded by the fence: a stale owner writes nothing (PROTOCOL K3).
@@ -608,6 +691,7 @@ func (q *Queries) SaveOperations(ctx context.Context, arg SaveOperationsParams) 
 		arg.Intents,
 		arg.Payments,
 		arg.Follows,
+		arg.Modifications,
 	)
 	if err != nil {
 		return nil, err
@@ -642,7 +726,7 @@ UPDATE operation o
    SET fence = o.fence + 1, claim_id = l.claim_id, claimed_at = now(), lease_until = l.lease_until, due_at = l.lease_until
   FROM locked l
  WHERE o.merchant_id = l.merchant_id AND o.kind = l.kind AND o.idempotency_key = l.idempotency_key
-RETURNING o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost
+RETURNING o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost, o.modification_id, o.object
 `
 
 type TakeOverParams struct {
@@ -708,6 +792,8 @@ func (q *Queries) TakeOver(ctx context.Context, arg TakeOverParams) ([]Operation
 			&i.SendUntil,
 			&i.Epoch,
 			&i.Lost,
+			&i.ModificationID,
+			&i.Object,
 		); err != nil {
 			return nil, err
 		}

@@ -17,7 +17,7 @@ WITH f AS MATERIALIZED (
    WHERE p.merchant_id = $1 AND ($2::uuid IS NULL OR p.id < $2::uuid)
    ORDER BY p.id DESC LIMIT $3::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -71,6 +71,18 @@ func (q *Queries) AllPayments(ctx context.Context, arg AllPaymentsParams) ([]All
 			&i.Payment.FingerprintVersion,
 			&i.Payment.CreatedAt,
 			&i.Payment.UpdatedAt,
+			&i.Payment.CaptureMethod,
+			&i.Payment.ReturnUrl,
+			&i.Payment.RedirectUrl,
+			&i.Payment.SessionReference,
+			&i.Payment.ExpiresAt,
+			&i.Payment.AuthorizedAmount,
+			&i.Payment.CapturingAmount,
+			&i.Payment.RefundingAmount,
+			&i.Payment.DisputedAmount,
+			&i.Payment.Dispute,
+			&i.Payment.AnsweredStatus,
+			&i.Payment.Early,
 			&i.PaymentIntent.MerchantID,
 			&i.PaymentIntent.ID,
 			&i.PaymentIntent.ClientReference,
@@ -113,7 +125,7 @@ WITH RECURSIVE m AS (
        ORDER BY p.due_at LIMIT $1::int) d
    ORDER BY d.due_at LIMIT $2::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early
   FROM due d JOIN payment p ON p.merchant_id = d.merchant_id AND p.id = d.id
  WHERE p.due_at <= now()
  ORDER BY p.merchant_id, p.id
@@ -164,6 +176,18 @@ func (q *Queries) DuePayments(ctx context.Context, arg DuePaymentsParams) ([]Pay
 			&i.FingerprintVersion,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.CaptureMethod,
+			&i.ReturnUrl,
+			&i.RedirectUrl,
+			&i.SessionReference,
+			&i.ExpiresAt,
+			&i.AuthorizedAmount,
+			&i.CapturingAmount,
+			&i.RefundingAmount,
+			&i.DisputedAmount,
+			&i.Dispute,
+			&i.AnsweredStatus,
+			&i.Early,
 		); err != nil {
 			return nil, err
 		}
@@ -190,7 +214,7 @@ WITH RECURSIVE m AS (
        ORDER BY p.due_at LIMIT $1::int) d
    ORDER BY d.due_at LIMIT $2::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early
   FROM due d JOIN payment p ON p.merchant_id = d.merchant_id AND p.id = d.id
  WHERE p.due_at <= now()
  ORDER BY p.merchant_id, p.id
@@ -240,6 +264,18 @@ func (q *Queries) DuePaymentsWaiting(ctx context.Context, arg DuePaymentsWaiting
 			&i.FingerprintVersion,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.CaptureMethod,
+			&i.ReturnUrl,
+			&i.RedirectUrl,
+			&i.SessionReference,
+			&i.ExpiresAt,
+			&i.AuthorizedAmount,
+			&i.CapturingAmount,
+			&i.RefundingAmount,
+			&i.DisputedAmount,
+			&i.Dispute,
+			&i.AnsweredStatus,
+			&i.Early,
 		); err != nil {
 			return nil, err
 		}
@@ -252,9 +288,9 @@ func (q *Queries) DuePaymentsWaiting(ctx context.Context, arg DuePaymentsWaiting
 }
 
 const insertJoined = `-- name: InsertJoined :exec
-INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id)
+INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id, modification_id)
 SELECT unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bytea[]),
-       unnest($5::smallint[]), unnest($6::uuid[])
+       unnest($5::smallint[]), unnest($6::uuid[]), unnest($7::uuid[])
 ON CONFLICT (merchant_id, kind, idempotency_key) DO NOTHING
 `
 
@@ -265,6 +301,7 @@ type InsertJoinedParams struct {
 	Fingerprints        [][]byte
 	FingerprintVersions []int16
 	Payments            []pgtype.UUID
+	Modifications       []pgtype.UUID
 }
 
 // The identity of a command that met a live payment is kept for ever (PROTOCOL K8).
@@ -276,6 +313,7 @@ func (q *Queries) InsertJoined(ctx context.Context, arg InsertJoinedParams) erro
 		arg.Fingerprints,
 		arg.FingerprintVersions,
 		arg.Payments,
+		arg.Modifications,
 	)
 	return err
 }
@@ -283,10 +321,12 @@ func (q *Queries) InsertJoined(ctx context.Context, arg InsertJoinedParams) erro
 const insertPayments = `-- name: InsertPayments :many
 INSERT INTO payment (merchant_id, id, intent_id, n, flow, status, amount, currency, payment_method, account_id, acquirer_key,
                      failure_code, failure_message, refused_at, gate_open, due_at, version,
-                     kind, idempotency_key, fingerprint, fingerprint_version)
+                     kind, idempotency_key, fingerprint, fingerprint_version,
+                     capture_method, return_url, redirect_url, session_reference, expires_at, authorized_amount, answered_status)
 SELECT t.merchant_id, t.id, t.intent_id, t.n, t.flow, t.status, t.amount, t.currency, t.payment_method, t.account_id, t.acquirer_key,
        NULLIF(t.failure_code, ''), NULLIF(t.failure_message, ''), t.refused_at, t.gate_open, t.due_at, t.version,
-       t.kind, t.idempotency_key, t.fingerprint, t.fingerprint_version
+       t.kind, t.idempotency_key, t.fingerprint, t.fingerprint_version, t.capture_method, NULLIF(t.return_url, ''),
+       NULLIF(t.redirect_url, ''), NULLIF(t.session_reference, ''), t.expires_at, t.authorized_amount, NULLIF(t.answered_status, 0)
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS intent_id,
                unnest($4::int[]) AS n, unnest($5::text[]) AS flow, unnest($6::text[]) AS status,
                unnest($7::bigint[]) AS amount, unnest($8::text[]) AS currency, unnest($9::text[]) AS payment_method,
@@ -295,7 +335,10 @@ SELECT t.merchant_id, t.id, t.intent_id, t.n, t.flow, t.status, t.amount, t.curr
                unnest($14::timestamptz[]) AS refused_at, unnest($15::boolean[]) AS gate_open,
                unnest($16::timestamptz[]) AS due_at, unnest($17::bigint[]) AS version,
                unnest($18::text[]) AS kind, unnest($19::text[]) AS idempotency_key, unnest($20::bytea[]) AS fingerprint,
-               unnest($21::smallint[]) AS fingerprint_version) t
+               unnest($21::smallint[]) AS fingerprint_version, unnest($22::text[]) AS capture_method,
+               unnest($23::text[]) AS return_url, unnest($24::text[]) AS redirect_url,
+               unnest($25::text[]) AS session_reference, unnest($26::timestamptz[]) AS expires_at,
+               unnest($27::bigint[]) AS authorized_amount, unnest($28::smallint[]) AS answered_status) t
 ON CONFLICT (merchant_id, intent_id) WHERE refused_at IS NULL DO NOTHING
 RETURNING id
 `
@@ -322,6 +365,13 @@ type InsertPaymentsParams struct {
 	Keys                []string
 	Fingerprints        [][]byte
 	FingerprintVersions []int16
+	CaptureMethods      []string
+	ReturnUrls          []string
+	RedirectUrls        []string
+	Sessions            []string
+	Expires             []pgtype.Timestamptz
+	Authorized          []int64
+	AnsweredStatuses    []int16
 }
 
 // One payment per intent that is not finally refused: the partial index decides (PROTOCOL P1).
@@ -348,6 +398,13 @@ func (q *Queries) InsertPayments(ctx context.Context, arg InsertPaymentsParams) 
 		arg.Keys,
 		arg.Fingerprints,
 		arg.FingerprintVersions,
+		arg.CaptureMethods,
+		arg.ReturnUrls,
+		arg.RedirectUrls,
+		arg.Sessions,
+		arg.Expires,
+		arg.Authorized,
+		arg.AnsweredStatuses,
 	)
 	if err != nil {
 		return nil, err
@@ -368,7 +425,7 @@ func (q *Queries) InsertPayments(ctx context.Context, arg InsertPaymentsParams) 
 }
 
 const lockPayments = `-- name: LockPayments :many
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id) t
   JOIN payment p ON p.merchant_id = t.merchant_id AND p.id = t.id
  ORDER BY p.merchant_id, p.id
@@ -417,6 +474,18 @@ func (q *Queries) LockPayments(ctx context.Context, arg LockPaymentsParams) ([]P
 			&i.FingerprintVersion,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.CaptureMethod,
+			&i.ReturnUrl,
+			&i.RedirectUrl,
+			&i.SessionReference,
+			&i.ExpiresAt,
+			&i.AuthorizedAmount,
+			&i.CapturingAmount,
+			&i.RefundingAmount,
+			&i.DisputedAmount,
+			&i.Dispute,
+			&i.AnsweredStatus,
+			&i.Early,
 		); err != nil {
 			return nil, err
 		}
@@ -429,7 +498,7 @@ func (q *Queries) LockPayments(ctx context.Context, arg LockPaymentsParams) ([]P
 }
 
 const paymentsByAcquirerKey = `-- name: PaymentsByAcquirerKey :many
-SELECT merchant_id, id, intent_id, n, flow, status, conflict, amount, currency, captured_amount, refunded_amount, payment_method, account_id, acquirer_key, acquirer_reference, failure_code, failure_message, refused_at, gate_open, due_at, version, kind, idempotency_key, fingerprint, fingerprint_version, created_at, updated_at FROM payment WHERE merchant_id = $1 AND acquirer_key = ANY($2::text[])
+SELECT merchant_id, id, intent_id, n, flow, status, conflict, amount, currency, captured_amount, refunded_amount, payment_method, account_id, acquirer_key, acquirer_reference, failure_code, failure_message, refused_at, gate_open, due_at, version, kind, idempotency_key, fingerprint, fingerprint_version, created_at, updated_at, capture_method, return_url, redirect_url, session_reference, expires_at, authorized_amount, capturing_amount, refunding_amount, disputed_amount, dispute, answered_status, early FROM payment WHERE merchant_id = $1 AND acquirer_key = ANY($2::text[])
 `
 
 type PaymentsByAcquirerKeyParams struct {
@@ -474,6 +543,18 @@ func (q *Queries) PaymentsByAcquirerKey(ctx context.Context, arg PaymentsByAcqui
 			&i.FingerprintVersion,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.CaptureMethod,
+			&i.ReturnUrl,
+			&i.RedirectUrl,
+			&i.SessionReference,
+			&i.ExpiresAt,
+			&i.AuthorizedAmount,
+			&i.CapturingAmount,
+			&i.RefundingAmount,
+			&i.DisputedAmount,
+			&i.Dispute,
+			&i.AnsweredStatus,
+			&i.Early,
 		); err != nil {
 			return nil, err
 		}
@@ -493,7 +574,7 @@ WITH f AS MATERIALIZED (
    WHERE m.payment_id IS NOT NULL AND ($3::uuid IS NULL OR m.payment_id < $3::uuid)
    ORDER BY m.payment_id DESC LIMIT $4::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -554,6 +635,18 @@ func (q *Queries) PaymentsByAcquirerReference(ctx context.Context, arg PaymentsB
 			&i.Payment.FingerprintVersion,
 			&i.Payment.CreatedAt,
 			&i.Payment.UpdatedAt,
+			&i.Payment.CaptureMethod,
+			&i.Payment.ReturnUrl,
+			&i.Payment.RedirectUrl,
+			&i.Payment.SessionReference,
+			&i.Payment.ExpiresAt,
+			&i.Payment.AuthorizedAmount,
+			&i.Payment.CapturingAmount,
+			&i.Payment.RefundingAmount,
+			&i.Payment.DisputedAmount,
+			&i.Payment.Dispute,
+			&i.Payment.AnsweredStatus,
+			&i.Payment.Early,
 			&i.PaymentIntent.MerchantID,
 			&i.PaymentIntent.ID,
 			&i.PaymentIntent.ClientReference,
@@ -590,8 +683,9 @@ WITH t AS (
    UNION ALL
   SELECT j.merchant_id, j.payment_id, j.kind, j.idempotency_key, j.fingerprint, j.fingerprint_version
     FROM t JOIN joined_command j ON j.merchant_id = t.merchant_id AND j.kind = t.kind AND j.idempotency_key = t.idempotency_key
+   WHERE j.modification_id IS NULL
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, c.kind, c.idempotency_key, c.fingerprint, c.fingerprint_version
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, c.kind, c.idempotency_key, c.fingerprint, c.fingerprint_version
   FROM c JOIN payment p ON p.merchant_id = c.merchant_id AND p.id = c.id
 `
 
@@ -609,7 +703,7 @@ type PaymentsByCommandRow struct {
 	FingerprintVersion int16
 }
 
-// By the command that made it, or by one that joined it.
+// By the command that made it, or by one that joined it; ModificationsByCommand knows those that joined a change to it.
 func (q *Queries) PaymentsByCommand(ctx context.Context, arg PaymentsByCommandParams) ([]PaymentsByCommandRow, error) {
 	rows, err := q.db.Query(ctx, paymentsByCommand, arg.Merchants, arg.Kinds, arg.Keys)
 	if err != nil {
@@ -647,6 +741,18 @@ func (q *Queries) PaymentsByCommand(ctx context.Context, arg PaymentsByCommandPa
 			&i.Payment.FingerprintVersion,
 			&i.Payment.CreatedAt,
 			&i.Payment.UpdatedAt,
+			&i.Payment.CaptureMethod,
+			&i.Payment.ReturnUrl,
+			&i.Payment.RedirectUrl,
+			&i.Payment.SessionReference,
+			&i.Payment.ExpiresAt,
+			&i.Payment.AuthorizedAmount,
+			&i.Payment.CapturingAmount,
+			&i.Payment.RefundingAmount,
+			&i.Payment.DisputedAmount,
+			&i.Payment.Dispute,
+			&i.Payment.AnsweredStatus,
+			&i.Payment.Early,
 			&i.Kind,
 			&i.IdempotencyKey,
 			&i.Fingerprint,
@@ -670,7 +776,7 @@ WITH f AS MATERIALIZED (
    WHERE ($3::uuid IS NULL OR p.id < $3::uuid)
    ORDER BY p.id DESC LIMIT $4::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -730,6 +836,18 @@ func (q *Queries) PaymentsByCustomer(ctx context.Context, arg PaymentsByCustomer
 			&i.Payment.FingerprintVersion,
 			&i.Payment.CreatedAt,
 			&i.Payment.UpdatedAt,
+			&i.Payment.CaptureMethod,
+			&i.Payment.ReturnUrl,
+			&i.Payment.RedirectUrl,
+			&i.Payment.SessionReference,
+			&i.Payment.ExpiresAt,
+			&i.Payment.AuthorizedAmount,
+			&i.Payment.CapturingAmount,
+			&i.Payment.RefundingAmount,
+			&i.Payment.DisputedAmount,
+			&i.Payment.Dispute,
+			&i.Payment.AnsweredStatus,
+			&i.Payment.Early,
 			&i.PaymentIntent.MerchantID,
 			&i.PaymentIntent.ID,
 			&i.PaymentIntent.ClientReference,
@@ -765,7 +883,7 @@ WITH f AS MATERIALIZED (
    WHERE ($3::uuid IS NULL OR p.id < $3::uuid)
    ORDER BY p.id DESC LIMIT $4::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -825,6 +943,18 @@ func (q *Queries) PaymentsByIntent(ctx context.Context, arg PaymentsByIntentPara
 			&i.Payment.FingerprintVersion,
 			&i.Payment.CreatedAt,
 			&i.Payment.UpdatedAt,
+			&i.Payment.CaptureMethod,
+			&i.Payment.ReturnUrl,
+			&i.Payment.RedirectUrl,
+			&i.Payment.SessionReference,
+			&i.Payment.ExpiresAt,
+			&i.Payment.AuthorizedAmount,
+			&i.Payment.CapturingAmount,
+			&i.Payment.RefundingAmount,
+			&i.Payment.DisputedAmount,
+			&i.Payment.Dispute,
+			&i.Payment.AnsweredStatus,
+			&i.Payment.Early,
 			&i.PaymentIntent.MerchantID,
 			&i.PaymentIntent.ID,
 			&i.PaymentIntent.ClientReference,
@@ -867,7 +997,7 @@ WITH f AS MATERIALIZED (
      AND ($4::uuid IS NULL OR j.payment_id < $4::uuid)
    ORDER BY 2 DESC LIMIT $1::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -928,6 +1058,18 @@ func (q *Queries) PaymentsByKey(ctx context.Context, arg PaymentsByKeyParams) ([
 			&i.Payment.FingerprintVersion,
 			&i.Payment.CreatedAt,
 			&i.Payment.UpdatedAt,
+			&i.Payment.CaptureMethod,
+			&i.Payment.ReturnUrl,
+			&i.Payment.RedirectUrl,
+			&i.Payment.SessionReference,
+			&i.Payment.ExpiresAt,
+			&i.Payment.AuthorizedAmount,
+			&i.Payment.CapturingAmount,
+			&i.Payment.RefundingAmount,
+			&i.Payment.DisputedAmount,
+			&i.Payment.Dispute,
+			&i.Payment.AnsweredStatus,
+			&i.Payment.Early,
 			&i.PaymentIntent.MerchantID,
 			&i.PaymentIntent.ID,
 			&i.PaymentIntent.ClientReference,
@@ -963,7 +1105,7 @@ WITH f AS MATERIALIZED (
    WHERE ($3::uuid IS NULL OR p.id < $3::uuid)
    ORDER BY p.id DESC LIMIT $4::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -1024,6 +1166,18 @@ func (q *Queries) PaymentsByReference(ctx context.Context, arg PaymentsByReferen
 			&i.Payment.FingerprintVersion,
 			&i.Payment.CreatedAt,
 			&i.Payment.UpdatedAt,
+			&i.Payment.CaptureMethod,
+			&i.Payment.ReturnUrl,
+			&i.Payment.RedirectUrl,
+			&i.Payment.SessionReference,
+			&i.Payment.ExpiresAt,
+			&i.Payment.AuthorizedAmount,
+			&i.Payment.CapturingAmount,
+			&i.Payment.RefundingAmount,
+			&i.Payment.DisputedAmount,
+			&i.Payment.Dispute,
+			&i.Payment.AnsweredStatus,
+			&i.Payment.Early,
 			&i.PaymentIntent.MerchantID,
 			&i.PaymentIntent.ID,
 			&i.PaymentIntent.ClientReference,
@@ -1052,7 +1206,7 @@ func (q *Queries) PaymentsByReference(ctx context.Context, arg PaymentsByReferen
 }
 
 const paymentsOfIntents = `-- name: PaymentsOfIntents :many
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS intent_id) t
   JOIN payment_intent i ON i.merchant_id = t.merchant_id AND i.id = t.intent_id
   JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
@@ -1106,6 +1260,18 @@ func (q *Queries) PaymentsOfIntents(ctx context.Context, arg PaymentsOfIntentsPa
 			&i.Payment.FingerprintVersion,
 			&i.Payment.CreatedAt,
 			&i.Payment.UpdatedAt,
+			&i.Payment.CaptureMethod,
+			&i.Payment.ReturnUrl,
+			&i.Payment.RedirectUrl,
+			&i.Payment.SessionReference,
+			&i.Payment.ExpiresAt,
+			&i.Payment.AuthorizedAmount,
+			&i.Payment.CapturingAmount,
+			&i.Payment.RefundingAmount,
+			&i.Payment.DisputedAmount,
+			&i.Payment.Dispute,
+			&i.Payment.AnsweredStatus,
+			&i.Payment.Early,
 			&i.PaymentIntent.MerchantID,
 			&i.PaymentIntent.ID,
 			&i.PaymentIntent.ClientReference,
@@ -1151,7 +1317,7 @@ func (q *Queries) PostponePayments(ctx context.Context, arg PostponePaymentsPara
 }
 
 const readPayments = `-- name: ReadPayments :many
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id) t
   JOIN payment p ON p.merchant_id = t.merchant_id AND p.id = t.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
@@ -1204,6 +1370,18 @@ func (q *Queries) ReadPayments(ctx context.Context, arg ReadPaymentsParams) ([]R
 			&i.Payment.FingerprintVersion,
 			&i.Payment.CreatedAt,
 			&i.Payment.UpdatedAt,
+			&i.Payment.CaptureMethod,
+			&i.Payment.ReturnUrl,
+			&i.Payment.RedirectUrl,
+			&i.Payment.SessionReference,
+			&i.Payment.ExpiresAt,
+			&i.Payment.AuthorizedAmount,
+			&i.Payment.CapturingAmount,
+			&i.Payment.RefundingAmount,
+			&i.Payment.DisputedAmount,
+			&i.Payment.Dispute,
+			&i.Payment.AnsweredStatus,
+			&i.Payment.Early,
 			&i.PaymentIntent.MerchantID,
 			&i.PaymentIntent.ID,
 			&i.PaymentIntent.ClientReference,
@@ -1234,6 +1412,9 @@ func (q *Queries) ReadPayments(ctx context.Context, arg ReadPaymentsParams) ([]R
 const savePayments = `-- name: SavePayments :execrows
 UPDATE payment p
    SET status = t.status, conflict = t.conflict, captured_amount = t.captured, refunded_amount = t.refunded,
+       authorized_amount = t.authorized, capturing_amount = t.capturing, refunding_amount = t.refunding, disputed_amount = t.disputed,
+       dispute = NULLIF(t.dispute, ''), redirect_url = NULLIF(t.redirect_url, ''), session_reference = NULLIF(t.session_reference, ''),
+       expires_at = t.expires_at, answered_status = NULLIF(t.answered_status, 0), early = t.early,
        acquirer_reference = NULLIF(t.acquirer_reference, ''), failure_code = NULLIF(t.failure_code, ''),
        failure_message = NULLIF(t.failure_message, ''), refused_at = t.refused_at, gate_open = t.gate_open, due_at = t.due_at,
        version = t.version, updated_at = now()
@@ -1243,7 +1424,12 @@ UPDATE payment p
                unnest($7::bigint[]) AS captured, unnest($8::bigint[]) AS refunded,
                unnest($9::text[]) AS acquirer_reference, unnest($10::text[]) AS failure_code,
                unnest($11::text[]) AS failure_message, unnest($12::timestamptz[]) AS refused_at,
-               unnest($13::boolean[]) AS gate_open, unnest($14::timestamptz[]) AS due_at, unnest($15::bigint[]) AS version) t
+               unnest($13::boolean[]) AS gate_open, unnest($14::timestamptz[]) AS due_at, unnest($15::bigint[]) AS version,
+               unnest($16::bigint[]) AS authorized, unnest($17::bigint[]) AS capturing,
+               unnest($18::bigint[]) AS refunding, unnest($19::bigint[]) AS disputed, unnest($20::text[]) AS dispute,
+               unnest($21::text[]) AS redirect_url, unnest($22::text[]) AS session_reference,
+               unnest($23::timestamptz[]) AS expires_at, unnest($24::smallint[]) AS answered_status,
+               unnest($25::boolean[]) AS early) t
  WHERE p.merchant_id = t.merchant_id AND p.id = t.id AND p.status = t.expected_status AND p.version = t.expected_version
 `
 
@@ -1263,6 +1449,16 @@ type SavePaymentsParams struct {
 	Gates              []bool
 	Due                []pgtype.Timestamptz
 	Versions           []int64
+	Authorized         []int64
+	Capturing          []int64
+	Refunding          []int64
+	Disputed           []int64
+	Disputes           []string
+	RedirectUrls       []string
+	Sessions           []string
+	Expires            []pgtype.Timestamptz
+	AnsweredStatuses   []int16
+	Early              []bool
 }
 
 // A transition names the state and the version that it expects (PROTOCOL P2, K4).
@@ -1283,6 +1479,16 @@ func (q *Queries) SavePayments(ctx context.Context, arg SavePaymentsParams) (int
 		arg.Gates,
 		arg.Due,
 		arg.Versions,
+		arg.Authorized,
+		arg.Capturing,
+		arg.Refunding,
+		arg.Disputed,
+		arg.Disputes,
+		arg.RedirectUrls,
+		arg.Sessions,
+		arg.Expires,
+		arg.AnsweredStatuses,
+		arg.Early,
 	)
 	if err != nil {
 		return 0, err

@@ -23,16 +23,22 @@ UPDATE operation o
    AND o.sends - o.unsent - $1::int < $8::int
    AND CASE WHEN $9::bigint = 0 THEN o.sends - o.unsent - $1::int = 0
             ELSE o.first_permit_at IS NULL OR o.first_permit_at + $9::bigint * interval '1 microsecond' > now() END
-   AND ($10::boolean OR o.send_until > now())
-   AND (SELECT i.pay_before > now() AND NOT i.conflict FROM payment_intent i WHERE i.merchant_id = o.merchant_id AND i.id = o.intent_id)
-   AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
-                      AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
-   AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = ANY(array_append($11::text[], o.acquirer_key))
-                      AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
+   AND CASE
+       WHEN o.kind IN ('cancel', 'refund', 'compensate') THEN true
+       WHEN o.kind = 'capture' THEN
+            NOT (SELECT i.conflict FROM payment_intent i WHERE i.merchant_id = o.merchant_id AND i.id = o.intent_id)
+            AND EXISTS (SELECT FROM payment p WHERE p.merchant_id = o.merchant_id AND p.id = o.payment_id AND p.status = 'authorized')
+       ELSE ($10::boolean OR o.send_until > now())
+            AND (SELECT i.pay_before > now() AND NOT i.conflict FROM payment_intent i WHERE i.merchant_id = o.merchant_id AND i.id = o.intent_id)
+            AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
+                               AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
+            AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = ANY(array_append($11::text[], o.acquirer_key))
+                               AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
+       END
    AND (SELECT NOT e.held OR ($12::boolean AND o.epoch = e.epoch)
             OR EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id AND a.compared_epoch >= e.epoch)
           FROM database_epoch e WHERE e.singleton)
-RETURNING o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost
+RETURNING o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost, o.modification_id, o.object
 `
 
 type GrantPermitParams struct {
@@ -50,7 +56,8 @@ type GrantPermitParams struct {
 	HeldOk         bool
 }
 
-// The permit (PROTOCOL A0): no row, no send. WhyDenied reads the same conditions, one by one.
+// The permit (PROTOCOL A0): no row, no send. WhyDenied reads the same conditions, one by one. Only what first takes or holds
+// money is barred by time and by money that is there (W3, P7); what gives back, or up, is barred by neither.
 func (q *Queries) GrantPermit(ctx context.Context, arg GrantPermitParams) (Operation, error) {
 	row := q.db.QueryRow(ctx, grantPermit,
 		arg.Unsent,
@@ -102,6 +109,8 @@ func (q *Queries) GrantPermit(ctx context.Context, arg GrantPermitParams) (Opera
 		&i.SendUntil,
 		&i.Epoch,
 		&i.Lost,
+		&i.ModificationID,
+		&i.Object,
 	)
 	return i, err
 }
@@ -129,17 +138,23 @@ func (q *Queries) LockIntentOf(ctx context.Context, arg LockIntentOfParams) (pgt
 }
 
 const whyDenied = `-- name: WhyDenied :one
-SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost,
-       (i.pay_before IS NULL OR i.pay_before <= now())::boolean AS expired,
-       (COALESCE(i.conflict, true)
-        OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
-                      AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
-        OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = ANY(array_append($1::text[], o.acquirer_key))
-                      AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned'))::boolean AS money_or_conflict,
+SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerprint_version, o.request_id, o.state, o.fence, o.claim_id, o.claimed_at, o.lease_until, o.due_at, o.checks, o.answer_status, o.answer_body, o.completed_at, o.expires_at, o.created_at, o.intent_id, o.payment_id, o.follows_id, o.account_id, o.action, o.acquirer_key, o.request_body, o.sends, o.unsent, o.first_permit_at, o.last_permit_at, o.permit_id, o.send_until, o.epoch, o.lost, o.modification_id, o.object,
+       (o.kind NOT IN ('capture', 'cancel', 'refund', 'compensate') AND (i.pay_before IS NULL OR i.pay_before <= now()))::boolean AS expired,
+       (CASE
+        WHEN o.kind IN ('cancel', 'refund', 'compensate') THEN false
+        WHEN o.kind = 'capture' THEN COALESCE(i.conflict, true)
+             OR NOT EXISTS (SELECT FROM payment p WHERE p.merchant_id = o.merchant_id AND p.id = o.payment_id AND p.status = 'authorized')
+        ELSE COALESCE(i.conflict, true)
+             OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
+                           AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
+             OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = ANY(array_append($1::text[], o.acquirer_key))
+                           AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
+        END)::boolean AS money_or_conflict,
        (e.held AND NOT ($2::boolean AND o.epoch = e.epoch)
         AND NOT EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id
                            AND a.compared_epoch >= e.epoch))::boolean AS on_hold,
-       (NOT $3::boolean AND o.send_until <= now())::boolean AS late,
+       (o.kind NOT IN ('capture', 'cancel', 'refund', 'compensate')
+        AND NOT $3::boolean AND o.send_until <= now())::boolean AS late,
        (CASE WHEN $4::bigint = 0 THEN o.sends - o.unsent - $5::int > 0
              ELSE o.first_permit_at + $4::bigint * interval '1 microsecond' <= now() END IS TRUE)::boolean AS cut_off
   FROM operation o
@@ -215,6 +230,8 @@ func (q *Queries) WhyDenied(ctx context.Context, arg WhyDeniedParams) (WhyDenied
 		&i.Operation.SendUntil,
 		&i.Operation.Epoch,
 		&i.Operation.Lost,
+		&i.Operation.ModificationID,
+		&i.Operation.Object,
 		&i.Expired,
 		&i.MoneyOrConflict,
 		&i.OnHold,

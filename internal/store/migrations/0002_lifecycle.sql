@@ -21,6 +21,7 @@ ALTER TABLE payment
   ADD answered_status   smallint,   -- status code of the final answer to the command that made it (K8)
   ADD early             boolean     NOT NULL DEFAULT false, -- evidence waits for what must come before it (E1)
   DROP CONSTRAINT payment_payment_method_check,
+  DROP CONSTRAINT payment_refunded, -- payment_given_back says it, and more
   ADD CONSTRAINT payment_method CHECK (octet_length(payment_method) <= 255 AND (payment_method <> '' OR flow = 'hosted')),
   -- I-9, in the schema as well as in code (X2, X3, X5).
   ADD CONSTRAINT payment_authorized CHECK (authorized_amount <= amount AND (authorized_amount = 0 OR captured_amount <= authorized_amount)),

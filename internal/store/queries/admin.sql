@@ -4,6 +4,12 @@ INSERT INTO merchant (merchant_id, name, mode, pair_id, rate_limit) VALUES (@mer
 -- name: Merchants :many
 SELECT * FROM merchant ORDER BY merchant_id;
 
+-- name: Policies :many
+SELECT merchant_id, cancel_code, compensate FROM merchant WHERE merchant_id = ANY(@merchants::uuid[]) ORDER BY merchant_id;
+
+-- name: SetPolicy :execrows
+UPDATE merchant SET cancel_code = @cancel_code, compensate = @compensate WHERE merchant_id = @merchant_id;
+
 -- name: AddAPIKey :exec
 INSERT INTO api_key (merchant_id, key_hash, id, name) VALUES (@merchant_id, @key_hash, @id, @name);
 

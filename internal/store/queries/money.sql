@@ -13,23 +13,24 @@ SELECT * FROM movement WHERE merchant_id = @merchant_id AND id = @id;
 
 -- name: InsertMovements :many
 -- Money that moved is booked once by the acquirer's reference (PROTOCOL E5).
-INSERT INTO movement (merchant_id, id, account_id, reference, kind, acquirer_key, intent_id, payment_id, amount, currency, state, cause, moved_at)
+INSERT INTO movement (merchant_id, id, account_id, reference, kind, acquirer_key, intent_id, payment_id, amount, currency, state, cause, moved_at, object)
 SELECT t.merchant_id, t.id, t.account_id, t.reference, t.kind, NULLIF(t.acquirer_key, ''), t.intent_id, t.payment_id,
-       t.amount, t.currency, t.state, NULLIF(t.cause, ''), t.moved_at
+       t.amount, t.currency, t.state, NULLIF(t.cause, ''), t.moved_at, NULLIF(t.object, '')
   FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id, unnest(@accounts::uuid[]) AS account_id,
                unnest(@refs::text[]) AS reference, unnest(@kinds::text[]) AS kind, unnest(@acquirer_keys::text[]) AS acquirer_key,
                unnest(@intents::uuid[]) AS intent_id, unnest(@payments::uuid[]) AS payment_id, unnest(@amounts::bigint[]) AS amount,
                unnest(@currencies::text[]) AS currency, unnest(@states::text[]) AS state, unnest(@causes::text[]) AS cause,
-               unnest(@moved::timestamptz[]) AS moved_at) t
+               unnest(@moved::timestamptz[]) AS moved_at, unnest(@objects::text[]) AS object) t
 ON CONFLICT (merchant_id, account_id, reference, kind) DO NOTHING
 RETURNING id;
 
 -- name: SaveMovements :execrows
--- Money is attributed or given back once: what somebody decided meanwhile is not decided again.
+-- Money is attributed once and given back once: what somebody decided meanwhile is not decided again.
 UPDATE movement m SET state = t.state, cause = NULLIF(t.cause, ''), intent_id = t.intent_id, payment_id = t.payment_id, updated_at = now()
   FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id, unnest(@states::text[]) AS state,
                unnest(@causes::text[]) AS cause, unnest(@intents::uuid[]) AS intent_id, unnest(@payments::uuid[]) AS payment_id) t
- WHERE m.merchant_id = t.merchant_id AND m.id = t.id AND m.state = 'unapplied';
+ WHERE m.merchant_id = t.merchant_id AND m.id = t.id
+   AND (m.state = 'unapplied' OR m.state = 'applied' AND t.state = 'returned');
 
 -- name: InsertEntries :exec
 -- Without ON CONFLICT: a key that exists already is a defect upstream (PROTOCOL section 11).
@@ -60,12 +61,13 @@ SELECT * FROM event WHERE merchant_id = @merchant_id AND id = @id;
 -- name: InsertEvidence :many
 INSERT INTO evidence (merchant_id, id, intent_id, payment_id, operation_id, account_id, source, outcome, class, code, failure, message,
                       reference, our_reference, amount, currency, acquirer_request_id, raw_hash, bytes_written, asked_at, moved_at,
-                      fence, inference, effect, why, person, note, request_id)
+                      fence, inference, effect, why, person, note, request_id, modification_id, about, object, session, final, expires_at)
 SELECT t.merchant_id, t.id, t.intent_id, t.payment_id, t.operation_id, t.account_id, t.source, t.outcome, t.class,
        NULLIF(t.code, ''), NULLIF(t.failure, ''), NULLIF(t.message, ''), NULLIF(t.reference, ''), NULLIF(t.our_reference, ''),
        CASE WHEN t.currency <> '' THEN t.amount END, NULLIF(t.currency, ''), NULLIF(t.acquirer_request_id, ''), t.raw_hash,
        t.bytes_written, t.asked_at, t.moved_at, t.fence, t.inference, t.effect, t.why,
-       NULLIF(t.person, ''), NULLIF(t.note, ''), NULLIF(t.request_id, '')
+       NULLIF(t.person, ''), NULLIF(t.note, ''), NULLIF(t.request_id, ''),
+       t.modification_id, COALESCE(NULLIF(t.about, ''), 'charge'), NULLIF(t.object, ''), NULLIF(t.session, ''), t.final, t.expires_at
   FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id, unnest(@intents::uuid[]) AS intent_id,
                unnest(@payments::uuid[]) AS payment_id, unnest(@operations::uuid[]) AS operation_id, unnest(@accounts::uuid[]) AS account_id,
                unnest(@sources::text[]) AS source, unnest(@outcomes::text[]) AS outcome, unnest(@classes::text[]) AS class,
@@ -76,6 +78,16 @@ SELECT t.merchant_id, t.id, t.intent_id, t.payment_id, t.operation_id, t.account
                unnest(@bytes_written::bigint[]) AS bytes_written, unnest(@asked::timestamptz[]) AS asked_at,
                unnest(@moved::timestamptz[]) AS moved_at, unnest(@fences::bigint[]) AS fence, unnest(@inferences::text[]) AS inference,
                unnest(@effects::text[]) AS effect, unnest(@whys::text[]) AS why, unnest(@persons::text[]) AS person,
-               unnest(@notes::text[]) AS note, unnest(@request_ids::text[]) AS request_id) t
+               unnest(@notes::text[]) AS note, unnest(@request_ids::text[]) AS request_id,
+               unnest(@modifications::uuid[]) AS modification_id, unnest(@abouts::text[]) AS about, unnest(@objects::text[]) AS object,
+               unnest(@sessions::text[]) AS session, unnest(@finals::boolean[]) AS final, unnest(@expires::timestamptz[]) AS expires_at) t
 ON CONFLICT (merchant_id, id) DO NOTHING
 RETURNING id;
+
+-- name: EarlyEvidence :many
+-- What waited for something that must come before it (PROTOCOL E1), the oldest first.
+SELECT e.*
+  FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@payments::uuid[]) AS payment_id) t
+  JOIN evidence e ON e.merchant_id = t.merchant_id AND e.payment_id = t.payment_id
+ WHERE e.effect = 'early'
+ ORDER BY e.created_at, e.id LIMIT @max_rows::int;

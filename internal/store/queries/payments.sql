@@ -2,10 +2,12 @@
 -- One payment per intent that is not finally refused: the partial index decides (PROTOCOL P1).
 INSERT INTO payment (merchant_id, id, intent_id, n, flow, status, amount, currency, payment_method, account_id, acquirer_key,
                      failure_code, failure_message, refused_at, gate_open, due_at, version,
-                     kind, idempotency_key, fingerprint, fingerprint_version)
+                     kind, idempotency_key, fingerprint, fingerprint_version,
+                     capture_method, return_url, redirect_url, session_reference, expires_at, authorized_amount, answered_status)
 SELECT t.merchant_id, t.id, t.intent_id, t.n, t.flow, t.status, t.amount, t.currency, t.payment_method, t.account_id, t.acquirer_key,
        NULLIF(t.failure_code, ''), NULLIF(t.failure_message, ''), t.refused_at, t.gate_open, t.due_at, t.version,
-       t.kind, t.idempotency_key, t.fingerprint, t.fingerprint_version
+       t.kind, t.idempotency_key, t.fingerprint, t.fingerprint_version, t.capture_method, NULLIF(t.return_url, ''),
+       NULLIF(t.redirect_url, ''), NULLIF(t.session_reference, ''), t.expires_at, t.authorized_amount, NULLIF(t.answered_status, 0)
   FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id, unnest(@intents::uuid[]) AS intent_id,
                unnest(@ns::int[]) AS n, unnest(@flows::text[]) AS flow, unnest(@statuses::text[]) AS status,
                unnest(@amounts::bigint[]) AS amount, unnest(@currencies::text[]) AS currency, unnest(@methods::text[]) AS payment_method,
@@ -14,7 +16,10 @@ SELECT t.merchant_id, t.id, t.intent_id, t.n, t.flow, t.status, t.amount, t.curr
                unnest(@refused::timestamptz[]) AS refused_at, unnest(@gates::boolean[]) AS gate_open,
                unnest(@due::timestamptz[]) AS due_at, unnest(@versions::bigint[]) AS version,
                unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS idempotency_key, unnest(@fingerprints::bytea[]) AS fingerprint,
-               unnest(@fingerprint_versions::smallint[]) AS fingerprint_version) t
+               unnest(@fingerprint_versions::smallint[]) AS fingerprint_version, unnest(@capture_methods::text[]) AS capture_method,
+               unnest(@return_urls::text[]) AS return_url, unnest(@redirect_urls::text[]) AS redirect_url,
+               unnest(@sessions::text[]) AS session_reference, unnest(@expires::timestamptz[]) AS expires_at,
+               unnest(@authorized::bigint[]) AS authorized_amount, unnest(@answered_statuses::smallint[]) AS answered_status) t
 ON CONFLICT (merchant_id, intent_id) WHERE refused_at IS NULL DO NOTHING
 RETURNING id;
 
@@ -35,6 +40,9 @@ SELECT sqlc.embed(p), sqlc.embed(i)
 -- A transition names the state and the version that it expects (PROTOCOL P2, K4).
 UPDATE payment p
    SET status = t.status, conflict = t.conflict, captured_amount = t.captured, refunded_amount = t.refunded,
+       authorized_amount = t.authorized, capturing_amount = t.capturing, refunding_amount = t.refunding, disputed_amount = t.disputed,
+       dispute = NULLIF(t.dispute, ''), redirect_url = NULLIF(t.redirect_url, ''), session_reference = NULLIF(t.session_reference, ''),
+       expires_at = t.expires_at, answered_status = NULLIF(t.answered_status, 0), early = t.early,
        acquirer_reference = NULLIF(t.acquirer_reference, ''), failure_code = NULLIF(t.failure_code, ''),
        failure_message = NULLIF(t.failure_message, ''), refused_at = t.refused_at, gate_open = t.gate_open, due_at = t.due_at,
        version = t.version, updated_at = now()
@@ -44,18 +52,23 @@ UPDATE payment p
                unnest(@captured::bigint[]) AS captured, unnest(@refunded::bigint[]) AS refunded,
                unnest(@acquirer_references::text[]) AS acquirer_reference, unnest(@failure_codes::text[]) AS failure_code,
                unnest(@failure_messages::text[]) AS failure_message, unnest(@refused::timestamptz[]) AS refused_at,
-               unnest(@gates::boolean[]) AS gate_open, unnest(@due::timestamptz[]) AS due_at, unnest(@versions::bigint[]) AS version) t
+               unnest(@gates::boolean[]) AS gate_open, unnest(@due::timestamptz[]) AS due_at, unnest(@versions::bigint[]) AS version,
+               unnest(@authorized::bigint[]) AS authorized, unnest(@capturing::bigint[]) AS capturing,
+               unnest(@refunding::bigint[]) AS refunding, unnest(@disputed::bigint[]) AS disputed, unnest(@disputes::text[]) AS dispute,
+               unnest(@redirect_urls::text[]) AS redirect_url, unnest(@sessions::text[]) AS session_reference,
+               unnest(@expires::timestamptz[]) AS expires_at, unnest(@answered_statuses::smallint[]) AS answered_status,
+               unnest(@early::boolean[]) AS early) t
  WHERE p.merchant_id = t.merchant_id AND p.id = t.id AND p.status = t.expected_status AND p.version = t.expected_version;
 
 -- name: InsertJoined :exec
 -- The identity of a command that met a live payment is kept for ever (PROTOCOL K8).
-INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id)
+INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id, modification_id)
 SELECT unnest(@merchants::uuid[]), unnest(@kinds::text[]), unnest(@keys::text[]), unnest(@fingerprints::bytea[]),
-       unnest(@fingerprint_versions::smallint[]), unnest(@payments::uuid[])
+       unnest(@fingerprint_versions::smallint[]), unnest(@payments::uuid[]), unnest(@modifications::uuid[])
 ON CONFLICT (merchant_id, kind, idempotency_key) DO NOTHING;
 
 -- name: PaymentsByCommand :many
--- By the command that made it, or by one that joined it.
+-- By the command that made it, or by one that joined it; ModificationsByCommand knows those that joined a change to it.
 WITH t AS (
   SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS idempotency_key
 ), c AS (
@@ -64,6 +77,7 @@ WITH t AS (
    UNION ALL
   SELECT j.merchant_id, j.payment_id, j.kind, j.idempotency_key, j.fingerprint, j.fingerprint_version
     FROM t JOIN joined_command j ON j.merchant_id = t.merchant_id AND j.kind = t.kind AND j.idempotency_key = t.idempotency_key
+   WHERE j.modification_id IS NULL
 )
 SELECT sqlc.embed(p), c.kind, c.idempotency_key, c.fingerprint, c.fingerprint_version
   FROM c JOIN payment p ON p.merchant_id = c.merchant_id AND p.id = c.id;
