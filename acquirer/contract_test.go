@@ -99,13 +99,13 @@ func TestContractValidate(t *testing.T) {
 // Outcomes have names that are stored: they never change, and what is not a name is unknown.
 func TestOutcomeNames(t *testing.T) {
 	for want, name := range []string{"unknown", "not_sent", "succeeded", "held", "registered", "declined", "rejected",
-		"pending", "not_found", "duplicate", "key_reused"} {
+		"pending", "not_found", "duplicate", "key_reused", "closed"} {
 		o := acquirer.Outcome(want)
 		if o.String() != name || acquirer.ParseOutcome(name) != o {
 			t.Errorf("outcome %d is %q, %q is read as %v", want, o, name, acquirer.ParseOutcome(name))
 		}
 	}
-	for _, o := range []acquirer.Outcome{-1, 11, 1 << 40} {
+	for _, o := range []acquirer.Outcome{-1, 12, 1 << 40} {
 		if o.String() != "unknown" {
 			t.Errorf("outcome %d is %q", int(o), o)
 		}

@@ -117,7 +117,7 @@ func TestConformanceLive(t *testing.T) {
 // a lookup says after them, and how often money moved.
 func TestDocumentedMethods(t *testing.T) {
 	const unknown, notFound, ok = acquirer.OutcomeUnknown, acquirer.OutcomeNotFound, acquirer.OutcomeSucceeded
-	declined, rejected := acquirer.OutcomeDeclined, acquirer.OutcomeRejected
+	const declined, rejected, held = acquirer.OutcomeDeclined, acquirer.OutcomeRejected, acquirer.OutcomeHeld
 	l := startLive(t, `{}`, func(*sandboxserver.Contract) {})
 	a, err := l.adapter()
 	if err != nil {
@@ -158,7 +158,7 @@ func TestDocumentedMethods(t *testing.T) {
 		{"pm_503_once", unknown, "server_error", notFound, ok, ok, 1},
 		{"pm_ok|pm_401_once", ok, "succeeded", ok, rejected, ok, 1},
 		{"pm_forget_key", ok, "succeeded", ok, ok, ok, 2},
-		{"pm_hold", rejected, "not_supported", notFound, rejected, notFound, 0},
+		{"pm_hold", held, "held", held, held, held, 0},
 		{"no_method", rejected, "invalid_value", notFound, rejected, notFound, 0},
 	} {
 		t.Run(tt.method, func(t *testing.T) {

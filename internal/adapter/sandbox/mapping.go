@@ -4,67 +4,30 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"slices"
+	"net/http"
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/acquirer/wire"
 )
 
-// call is one of the requests whose answers are mapped.
-type call int
-
-const (
-	post call = iota // POST /charges
-	find             // GET /charges?reference= or ?idempotency_key=
-	read             // GET /charges/{id}
-)
-
-// row maps one documented answer (PROTOCOL section 5, O3).
-type row struct {
-	to      call
-	status  int
-	says    string // "status …" of a charge, or "error …" with its code; see says
-	outcome acquirer.Outcome
-	class   string
+// question is a call together with what its answer must be about.
+type question struct {
+	to     call
+	key    string // our reference; empty: not known, the object is asked about by its id
+	object string // the acquirer's id of the charge or page; empty: not known
 }
 
-// table is the whole of what an answer can prove. What is not here is OutcomeUnknown.
-var table = []row{
-	{post, 200, "status succeeded", acquirer.OutcomeSucceeded, "succeeded"},
-	{post, 200, "status processing", acquirer.OutcomePending, "processing"},
-	{post, 402, "status declined", acquirer.OutcomeDeclined, "declined"},
-	{post, 400, "error malformed", acquirer.OutcomeRejected, "malformed"},
-	{post, 401, "error unauthorized", acquirer.OutcomeRejected, "unauthorized"},
-	{post, 403, "error forbidden", acquirer.OutcomeRejected, "forbidden"},
-	{post, 422, "error invalid_value", acquirer.OutcomeRejected, "invalid_value"},
-	{post, 422, "error not_supported", acquirer.OutcomeRejected, "not_supported"},
-	{post, 422, "error key_reused", acquirer.OutcomeKeyReused, "key_reused"},
-	{post, 409, "error duplicate_reference", acquirer.OutcomeDuplicate, "duplicate_reference"},
-	{post, 409, "error in_flight", acquirer.OutcomeUnknown, "in_flight"},
-	{post, 429, "error rate_limited", acquirer.OutcomeUnknown, "rate_limited"},
-
-	{find, 200, "status succeeded", acquirer.OutcomeSucceeded, "found_succeeded"},
-	{find, 200, "several succeeded", acquirer.OutcomeSucceeded, "found_several_succeeded"},
-	{find, 200, "too many succeeded", acquirer.OutcomeUnknown, "found_too_many_succeeded"},
-	{find, 200, "status processing", acquirer.OutcomePending, "found_processing"},
-	{find, 200, "status declined", acquirer.OutcomeDeclined, "found_declined"},
-	{find, 404, "error not_found", acquirer.OutcomeNotFound, "not_found"},
-
-	{read, 200, "status succeeded", acquirer.OutcomeSucceeded, "read_succeeded"},
-	{read, 200, "status processing", acquirer.OutcomePending, "read_processing"},
-	{read, 200, "status declined", acquirer.OutcomeDeclined, "read_declined"},
-	{read, 404, "error not_found", acquirer.OutcomeUnknown, "id_not_found"}, // an id that the sandbox itself told us
-}
-
-// Classes of replies that no answer stands behind, or none that the table lists. All but not_sent are OutcomeUnknown.
+// Classes of replies that no answer stands behind, or none that a table lists. All but not_sent are OutcomeUnknown.
 const (
 	classNotSent        = "not_sent"
 	classContradiction  = "contradiction" // the transport says "not sent" and gives an answer
 	classNoAnswer       = "no_answer"
 	classUnreadable     = "unreadable"
-	classOtherReference = "other_reference" // the answer is about another charge
+	classOtherReference = "other_reference" // the answer is about another call of ours, or of nobody's
+	classOtherObject    = "other_object"    // the answer is about another charge or page
 	classUnlisted       = "unlisted"
 	classUnknownAction  = "unknown_action"     // nothing was sent
+	classNoObject       = "no_object"          // nothing was sent
 	classNotOffered     = "lookup_not_offered" // nothing was asked
 	classNothingToAsk   = "nothing_to_ask"     // nothing was asked
 )
@@ -90,58 +53,43 @@ var failures = []struct {
 	{wire.ErrRepeat, "repeat_refused"},
 }
 
-// rejections are the codes that the sandbox answers before it executes anything.
-func rejections() []string {
-	var codes []string
-	for _, r := range table {
-		if r.to == post && r.outcome == acquirer.OutcomeRejected {
-			codes = append(codes, r.class)
-		}
+// replyTo maps what one call brought.
+func replyTo(q question, res wire.Result) acquirer.Reply {
+	if !res.Complete || res.Sent == wire.NotSent {
+		outcome, class := unanswered(q.to, res)
+		return acquirer.Reply{Outcome: outcome, Class: class, BytesWritten: res.BytesWritten}
 	}
-	return codes
+	raw := sha256.Sum256(res.Body)
+	outcome, class, f := classify(q, res, raw)
+	r := f.reply
+	if outcome == acquirer.OutcomeUnknown {
+		r = acquirer.Reply{} // whatever it says proves nothing
+	}
+	if q.to.sends() {
+		r.Also = nil // what else there is, a lookup tells
+	}
+	r.Outcome, r.Class = outcome, class
+	r.Answered, r.RawHash, r.BytesWritten = true, raw, res.BytesWritten
+	return finish(r)
 }
 
-// replyTo maps what one call brought. Our key is empty only for a question by id.
-func replyTo(to call, key string, res wire.Result) acquirer.Reply {
-	r := acquirer.Reply{BytesWritten: res.BytesWritten}
-	if !res.Complete || res.Sent == wire.NotSent {
-		r.Outcome, r.Class = unanswered(to, res)
-		return r
-	}
-	r.Answered, r.RawHash = true, sha256.Sum256(res.Body)
-	var c charge
-	r.Outcome, r.Class, c = classify(to, key, res)
-	r.Reference, r.OurReference = c.id, c.reference
-	switch r.Outcome {
-	case acquirer.OutcomeSucceeded:
-		r.Amount, r.Also = c.amount, alsoOf(c, r.RawHash)
-	case acquirer.OutcomeDeclined:
-		r.Code, r.Failure = c.reason, failureOf(c.reason)
-	case acquirer.OutcomeRejected:
-		r.Code, r.Failure = r.Class, "rejected"
-	case acquirer.OutcomeUnknown:
-		r.Reference, r.OurReference = "", ""
+// finish brings the words that go with an outcome, and takes away a code that does not.
+func finish(r acquirer.Reply) acquirer.Reply {
+	switch {
+	case r.Outcome == acquirer.OutcomeDeclined && r.Failure == "":
+		r.Failure = failureOf(r.Code)
+	case r.Outcome == acquirer.OutcomeDeclined, r.About == acquirer.ActionChargeback:
+	case r.Outcome == acquirer.OutcomeRejected:
+		r.Failure = "rejected"
+	default:
+		r.Code = ""
 	}
 	r.Message = acquirer.FailureCodes[r.Failure]
 	return r
 }
 
-// maxAlso bounds the movements of money that one answer can tell beside the first. An acquirer that executed one key more
-// often keeps no promise that anything could be concluded from.
-const maxAlso = 8
-
-// alsoOf makes replies of the further money that a list told, all by the same bytes.
-func alsoOf(c charge, raw [sha256.Size]byte) []acquirer.Reply {
-	var also []acquirer.Reply
-	for _, more := range c.also {
-		also = append(also, acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "found_succeeded", Reference: more.id,
-			OurReference: more.reference, Amount: more.amount, Answered: true, RawHash: raw})
-	}
-	return also
-}
-
 // unanswered maps a call without a complete answer, by the count of bytes alone. That a question was not sent says
-// nothing about the charge.
+// nothing about what it asked.
 func unanswered(to call, res wire.Result) (acquirer.Outcome, string) {
 	outcome, class := acquirer.OutcomeUnknown, classNoAnswer
 	if res.Sent == wire.NotSent {
@@ -149,7 +97,7 @@ func unanswered(to call, res wire.Result) (acquirer.Outcome, string) {
 			return acquirer.OutcomeUnknown, classContradiction
 		}
 		class = classNotSent
-		if to == post {
+		if to.sends() {
 			outcome = acquirer.OutcomeNotSent
 		}
 	}
@@ -162,112 +110,143 @@ func unanswered(to call, res wire.Result) (acquirer.Outcome, string) {
 }
 
 // classify finds the row of a complete answer.
-func classify(to call, key string, res wire.Result) (acquirer.Outcome, string, charge) {
+func classify(q question, res wire.Result, raw [sha256.Size]byte) (acquirer.Outcome, string, finding) {
 	hundred := res.Status / 100
 	unlisted, known := byHundred[hundred]
 	if !known {
 		unlisted = classUnlisted
 	}
 	if hundred != 2 && hundred != 4 {
-		return acquirer.OutcomeUnknown, unlisted, charge{}
+		return acquirer.OutcomeUnknown, unlisted, finding{}
 	}
-	said, c, ok := says(to, key, res)
-	if !ok {
-		return acquirer.OutcomeUnknown, classUnreadable, charge{}
+	f, class := says(q, res, raw)
+	if class != "" {
+		return acquirer.OutcomeUnknown, class, finding{}
 	}
-	for _, r := range table {
-		if r.to != to || r.status != res.Status || r.says != said {
-			continue
-		}
-		// Money under another reference is a fact about our call, for the core to judge; anything else under
-		// another reference is an answer to another question.
-		if c.id != "" && key != "" && c.reference != key && (to != post || r.outcome != acquirer.OutcomeSucceeded) {
-			return acquirer.OutcomeUnknown, classOtherReference, charge{}
-		}
-		return r.outcome, r.class, c
+	r, listed := rowOf(tables[q.to], res.Status, f.said)
+	if !listed {
+		return acquirer.OutcomeUnknown, unlisted, finding{}
 	}
-	return acquirer.OutcomeUnknown, unlisted, charge{}
+	if class := q.other(f, r.outcome); class != "" {
+		return acquirer.OutcomeUnknown, class, finding{}
+	}
+	return r.outcome, r.class, f
 }
 
-// says reads what an answer says, in the words of the table.
-func says(to call, key string, res wire.Result) (said string, c charge, ok bool) {
+// other says in what way the finding answers another question; empty: it answers this one. Money under another reference
+// is a fact about our call, for the core to judge; anything else under another reference is not about it.
+func (q question) other(f finding, outcome acquirer.Outcome) string {
+	about := f.reply.Object
+	if q.to.closes() {
+		about = f.reply.Session
+	}
+	isMoney := q.to.sends() && f.reply.OurReference != "" && (outcome == acquirer.OutcomeSucceeded || outcome == acquirer.OutcomeHeld)
+	switch {
+	case f.reply.Reference == "": // an error is about the call itself
+	case q.object != "" && about != q.object:
+		return classOtherObject
+	case q.key != "" && !f.keyless && f.reply.OurReference != q.key && !isMoney:
+		return classOtherReference
+	}
+	return ""
+}
+
+// says reads what an answer says, in the words of the tables; class tells why it says nothing.
+func says(q question, res wire.Result, raw [sha256.Size]byte) (f finding, class string) {
 	if !isJSON(res) {
-		return "", charge{}, false
+		return finding{}, classUnreadable
 	}
 	members, err := object(res.Body)
 	if err != nil {
-		return "", charge{}, false
+		return finding{}, classUnreadable
 	}
 	if failure, failed := members["error"]; failed {
 		detail, err := object(failure)
 		code, ok := name(detail["code"])
-		return "error " + code, charge{}, err == nil && ok && len(members) == 1
+		if err != nil || !ok || len(members) != 1 {
+			return finding{}, classUnreadable
+		}
+		return finding{said: "error " + code, reply: acquirer.Reply{Code: code}}, ""
 	}
-	if to == find {
-		return saysList(key, members["data"])
+	if q.to.lists() {
+		return saysList(q, members["data"], raw)
 	}
-	c, ok = readCharge(members)
-	return "status " + c.status, c, ok
+	f, ok := q.to.tell(members, raw)
+	if !ok {
+		return finding{}, classUnreadable
+	}
+	return f, ""
 }
 
-// saysList makes one answer of all charges under a key or reference: money taken beats everything, then whatever may
-// still become money, then the latest refusal. One that cannot be read, or is not ours, spoils the list.
-func saysList(key string, raw json.RawMessage) (said string, best charge, ok bool) {
-	raws, err := list(raw)
+// saysList makes one answer of all that is under a key or reference. What cannot be read, or is not ours, spoils the list.
+func saysList(q question, data json.RawMessage, raw [sha256.Size]byte) (finding, string) {
+	raws, err := list(data)
 	if err != nil || len(raws) == 0 {
-		return "", charge{}, false
+		return finding{}, classUnreadable
 	}
-	var succeeded []charge
-	for _, raw := range raws {
-		members, err := object(raw)
+	found := make([]finding, 0, len(raws))
+	for _, one := range raws {
+		members, err := object(one)
 		if err != nil {
-			return "", charge{}, false
+			return finding{}, classUnreadable
 		}
-		c, ok := readCharge(members)
+		f, ok := q.to.tell(members, raw)
 		if !ok {
-			return "", charge{}, false
+			return finding{}, classUnreadable
 		}
-		if c.reference != key {
-			return "status " + c.status, c, true
+		if class := q.other(f, acquirer.OutcomeUnknown); class != "" {
+			return finding{}, class
 		}
-		if c.status == "succeeded" && !slices.ContainsFunc(succeeded, func(s charge) bool { return s.id == c.id }) {
-			succeeded = append(succeeded, c)
+		if _, listed := rowOf(tables[q.to], http.StatusOK, f.said); !listed {
+			return f, ""
 		}
-		if weight(c) > weight(best) || weight(c) == weight(best) && c.status == "declined" {
-			best = c
-		}
+		found = append(found, f)
 	}
-	switch n := len(succeeded); {
-	case n > 1+maxAlso:
-		return "too many succeeded", best, true
-	case n > 1:
-		best.also = succeeded[1:]
-		return "several succeeded", best, true
+	if q.to == findClose && len(found) > 1 {
+		return finding{said: "several pages"}, "" // which of them was to be closed?
 	}
-	return "status " + best.status, best, true
+	return best(q.to, found, raw), ""
 }
 
-func weight(c charge) int {
-	switch c.status {
-	case "":
-		return 0
-	case "declined":
-		return 1
-	case "succeeded":
-		return 3
+// tell reads one object of an answer to this call.
+func (c call) tell(members map[string]json.RawMessage, raw [sha256.Size]byte) (finding, bool) {
+	if kind, isAct := kinds[c]; isAct {
+		if a, ok := parseAct(members); ok && a.kind == string(kind) {
+			return a.tell(), true
+		}
+		if whole, ok := parseCharge(members); ok && c == sendReverse {
+			return finding{said: "the charge is " + whole.status, keyless: true,
+				reply: acquirer.Reply{Reference: whole.id, Object: whole.id, OurReference: whole.reference}}, true
+		}
+		return finding{}, false
 	}
-	return 2
+	if c.pages() {
+		s, ok := parseSession(members)
+		if !ok || s.charge != nil && !s.charge.known() {
+			return finding{}, false
+		}
+		if c.closes() {
+			return s.tellClosed(raw), true
+		}
+		return s.tell(raw), true
+	}
+	whole, ok := parseCharge(members)
+	if !ok || !whole.known() {
+		return finding{}, false
+	}
+	return whole.tell(raw), true
 }
 
-// reasons are the sandbox's reasons of a decline that clients are told by the same name.
-var reasons = map[string]bool{
+// refusalNames are the sandbox's reasons of a refusal that clients are told by the same name.
+var refusalNames = map[string]bool{
 	"insufficient_funds": true, "do_not_honor": true, "expired_card": true, "lost_or_stolen": true,
 	"limit_exceeded": true, "suspected_fraud": true, "invalid_method": true,
+	"already_captured": true, "nothing_to_reverse": true, "too_late": true, "exceeds_remaining": true,
 }
 
-func failureOf(reason string) string {
-	if reasons[reason] {
-		return reason
+func failureOf(code string) string {
+	if refusalNames[code] {
+		return code
 	}
 	return "declined"
 }

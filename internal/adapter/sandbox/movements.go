@@ -18,7 +18,7 @@ const maxMovementCalls = 4096
 // interval is [from, to).
 type interval struct{ from, to time.Time }
 
-// Movements lists what moved in [from, to), oldest first. The sandbox has no pages: an answer that is too long
+// Movements lists the money that moved in [from, to), oldest first; a hold that was released moved none. The sandbox has no pages: an answer that is too long
 // for the transport is asked for again in two halves. Every error means that the list is not complete.
 func (a *Adapter) Movements(ctx context.Context, from, to time.Time) ([]acquirer.Movement, error) {
 	if !a.contract.ListsMovements {
@@ -54,7 +54,7 @@ func (a *Adapter) Movements(ctx context.Context, from, to time.Time) ([]acquirer
 
 func readMovements(res wire.Result) ([]acquirer.Movement, error) {
 	if !res.Complete || res.Sent == wire.NotSent {
-		_, class := unanswered(find, res)
+		_, class := unanswered(findCharges, res)
 		return nil, errors.Join(errors.New("sandbox: movements: "+class), res.Err)
 	}
 	if res.Status != http.StatusOK || !isJSON(res) {
@@ -70,11 +70,13 @@ func readMovements(res wire.Result) ([]acquirer.Movement, error) {
 	}
 	found := make([]acquirer.Movement, 0, len(raws))
 	for _, raw := range raws {
-		m, ok := readMovement(raw)
+		m, held, ok := readMovement(raw)
 		if !ok {
 			return nil, fmt.Errorf("sandbox: movements: a line: %w", errUnreadable)
 		}
-		found = append(found, m)
+		if !held {
+			found = append(found, m)
+		}
 	}
 	return found, nil
 }

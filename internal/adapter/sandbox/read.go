@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"net/url"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -76,6 +77,51 @@ func name(raw json.RawMessage) (string, bool) {
 	return found, ok && len(found) <= acquirer.MaxCode && visible(found)
 }
 
+// reference reads what we sent, or nothing: what was done by hand at the acquirer has an empty one.
+func reference(raw json.RawMessage) (string, bool) {
+	if found, ok := text(raw); ok && found == "" {
+		return "", true
+	}
+	return name(raw)
+}
+
+// truth reads true or false; null is neither.
+func truth(raw json.RawMessage) (value, ok bool) {
+	switch string(raw) {
+	case "true":
+		return true, true
+	case "false":
+		return false, true
+	}
+	return false, false
+}
+
+// moment reads a time as in RFC 3339.
+func moment(raw json.RawMessage) (time.Time, bool) {
+	words, _ := text(raw)
+	at, err := time.Parse(time.RFC3339Nano, words)
+	return at.UTC(), err == nil
+}
+
+// address reads the address of a page to which a payer can be sent; anything else is none.
+func address(raw json.RawMessage) string {
+	found, _ := text(raw)
+	if !isAddress(found) {
+		return ""
+	}
+	return found
+}
+
+func isAddress(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && len(s) <= maxURL && visible(s) && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+}
+
+// usable says whether an id of the acquirer's can stand in a path.
+func usable(id string) bool {
+	return len(id) <= acquirer.MaxCode && visible(id) && id != "." && id != ".."
+}
+
 func visible(s string) bool {
 	for i := range len(s) {
 		if s[i] < 0x21 || s[i] > 0x7e {
@@ -98,65 +144,6 @@ func amount(minor, currency json.RawMessage) (money.Amount, bool) {
 	}
 	a, err := money.New(n, canonical)
 	return a, err == nil
-}
-
-// charge is a charge as the sandbox tells it.
-type charge struct {
-	id, reference, status string
-	reason                string // of a decline; empty when it cannot be stored
-	amount                money.Amount
-	also                  []charge // further money that was found under the same reference (PROTOCOL E5)
-}
-
-func readCharge(members map[string]json.RawMessage) (c charge, ok bool) {
-	if _, failed := members["error"]; failed {
-		return charge{}, false
-	}
-	oks := make([]bool, 4)
-	c.id, oks[0] = name(members["id"])
-	c.reference, oks[1] = name(members["reference"])
-	c.status, oks[2] = name(members["status"])
-	c.amount, oks[3] = amount(members["amount"], members["currency"])
-	for _, ok := range oks {
-		if !ok {
-			return charge{}, false
-		}
-	}
-	if reason, fits := name(members["reason"]); fits {
-		c.reason = reason
-	}
-	return c, true
-}
-
-// readMovement reads one line of the list of movements. What moved is the charge, so its id is the reference.
-func readMovement(raw json.RawMessage) (acquirer.Movement, bool) {
-	members, err := object(raw)
-	if err != nil {
-		return acquirer.Movement{}, false
-	}
-	var m acquirer.Movement
-	kind, at := "", ""
-	oks := make([]bool, 5)
-	m.Reference, oks[0] = name(members["charge"])
-	m.OurReference, oks[1] = name(members["reference"])
-	m.Amount, oks[2] = amount(members["amount"], members["currency"])
-	kind, _ = text(members["kind"])
-	oks[3] = movementKinds[acquirer.MovementKind(kind)]
-	at, _ = text(members["at"])
-	m.At, err = time.Parse(time.RFC3339Nano, at)
-	oks[4] = err == nil
-	for _, ok := range oks {
-		if !ok {
-			return acquirer.Movement{}, false
-		}
-	}
-	m.Kind = acquirer.MovementKind(kind)
-	return m, true
-}
-
-var movementKinds = map[acquirer.MovementKind]bool{
-	acquirer.MovementCharge: true, acquirer.MovementCapture: true, acquirer.MovementReverse: true,
-	acquirer.MovementRefund: true, acquirer.MovementChargeback: true,
 }
 
 // isJSON says whether a complete answer calls itself JSON.

@@ -66,7 +66,7 @@ func many(first, last int) (charges []string) {
 // also is further money under the same reference.
 func also(ids ...string) (replies []acquirer.Reply) {
 	for _, id := range ids {
-		replies = append(replies, acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "found_succeeded", Reference: id,
+		replies = append(replies, acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "found_succeeded", About: acquirer.ActionCharge, Reference: id,
 			OurReference: sampleKey, Amount: money.Must(18600, "KWD"), Answered: true})
 	}
 	return replies
@@ -119,7 +119,7 @@ func TestFieldsOfAReply(t *testing.T) {
 			acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "found_several_succeeded", Reference: "ch_1",
 				OurReference: sampleKey, Amount: kwd, Also: also("ch_2", "ch_3", "ch_4", "ch_5", "ch_6", "ch_7", "ch_8", "ch_9")}},
 		{"found more often than can be told", lookup(t, acquirer.Query{Key: sampleKey}, 200, listJSON(many(1, 10)...)),
-			acquirer.Reply{Class: "found_too_many_succeeded"}},
+			acquirer.Reply{Class: "found_too_many"}},
 		{"found twice, one for another", lookup(t, acquirer.Query{Key: sampleKey}, 200,
 			listJSON(chargeJSON("succeeded", ""), strings.Replace(replaced("ch_1", "ch_2"), sampleKey, "other", 1))),
 			acquirer.Reply{Class: "other_reference"}},

@@ -1,26 +1,28 @@
-// Package sandbox is the adapter of the sandbox acquirer: direct charges, lookups and the list of movements.
+// Package sandbox is the adapter of the sandbox acquirer: every call of the port, lookups and the list of movements.
 //
-// Owns the bytes of a charge, the table that maps answers, and the contract that the sandbox is declared to keep.
-// Never repeats a call, keeps a state of a payment, or reads a server's text as more than the table lists.
-// Read next: mapping.go for the table, contract.go for the promise, docs/sandbox.md for the acquirer's own manual.
+// Owns the bytes of each call, the tables that map answers, and the contract that the sandbox is declared to keep.
+// Never repeats a call, keeps a state of a payment, or reads a server's text as more than the tables list.
+// Read next: table.go, tell.go for what goes with an answer, contract.go for the promise, docs/sandbox.md.
 package sandbox
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/acquirer/wire"
 )
 
 const (
-
 	// maxMethod bounds a payment method, in bytes, as the sandbox's manual does.
 	maxMethod = 512
+	// chargeID begins the id of every charge.
+	chargeID = "ch_"
 )
 
 // Adapter speaks to one sandbox with one secret. It is safe for concurrent use.
@@ -45,69 +47,77 @@ func New(s Settings, secrets []byte, doer wire.Doer) (*Adapter, error) {
 // Contract gives the declared contract, with what the settings changed.
 func (a *Adapter) Contract() acquirer.Contract {
 	c := a.contract
-	c.BeforeExecution = append([]string(nil), c.BeforeExecution...)
+	c.BeforeExecution = slices.Clone(c.BeforeExecution)
+	c.Others = maps.Clone(c.Others)
+	for action, terms := range c.Others {
+		terms.BeforeExecution = slices.Clone(terms.BeforeExecution)
+		c.Others[action] = terms
+	}
 	return c
-}
-
-// Prepare builds the request, the same bytes for the same charge at any time (PROTOCOL A1). Our key is the
-// sandbox's reference too. The description stays here: the sandbox has no place for it. An error means that the
-// sandbox would refuse this charge for ever.
-func (a *Adapter) Prepare(c acquirer.Request) (acquirer.Prepared, error) {
-	switch {
-	case len(c.Key) > a.contract.KeyLength || !visible(c.Key):
-		return acquirer.Prepared{}, errors.New("sandbox: the key is empty, too long, or not visible ASCII")
-	case len(c.PaymentMethod) > maxMethod || !visible(c.PaymentMethod):
-		return acquirer.Prepared{}, errors.New("sandbox: the payment method is empty, too long, or not visible ASCII")
-	case !c.Amount.IsPositive() || !c.Amount.Currency().Valid():
-		return acquirer.Prepared{}, errors.New("sandbox: the amount is not above zero in a currency in use")
-	}
-	body, err := json.Marshal(struct {
-		Reference     string `json:"reference"`
-		Amount        int64  `json:"amount"`
-		Currency      string `json:"currency"`
-		PaymentMethod string `json:"payment_method"`
-		Capture       bool   `json:"capture"`
-	}{c.Key, c.Amount.Minor(), c.Amount.Currency().String(), c.PaymentMethod, true})
-	if err != nil {
-		return acquirer.Prepared{}, fmt.Errorf("sandbox: %w", err)
-	}
-	return acquirer.Prepared{Action: acquirer.ActionCharge, Key: c.Key, Body: body}, nil
 }
 
 // Send makes the one request that the permit allows: the prepared bytes under the prepared key, as they are.
 func (a *Adapter) Send(ctx context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply {
-	if p.Action != acquirer.ActionCharge {
+	to, known := sends[p.Action]
+	switch {
+	case !known:
 		return acquirer.Reply{Outcome: acquirer.OutcomeNotSent, Class: classUnknownAction}
+	case upon[p.Action] && !usable(p.Object):
+		return acquirer.Reply{Outcome: acquirer.OutcomeNotSent, Class: classNoObject}
 	}
 	res := a.doer.Do(ctx, wire.Call{
-		Method: http.MethodPost, Path: "/charges", Body: p.Body, Permit: permit,
+		Method: http.MethodPost, Path: strings.Replace(to.path, "{id}", url.PathEscape(p.Object), 1), Body: p.Body, Permit: permit,
 		Header: http.Header{
 			"Authorization":   {a.bearer},
 			"Content-Type":    {"application/json"},
 			"Idempotency-Key": {p.Key},
 		},
 	})
-	return replyTo(post, p.Key, res)
+	about := question{to: to.call, key: p.Key, object: p.Object}
+	if p.Action == acquirer.ActionClose {
+		about.key = "" // a page has the reference of its registration
+	}
+	return replyTo(about, res)
 }
 
 // Lookup asks once: by the acquirer's id where it is known, else by reference, else by key, as the contract allows.
-// A refusal to answer says nothing about the charge and is OutcomeUnknown. So is an id that the sandbox told us and
-// now does not know: only a question by reference or key can be answered with OutcomeNotFound.
+// A refusal to answer says nothing about what was asked and is OutcomeUnknown. So is an id that the sandbox told us and
+// now does not know: only a question by reference or key can be answered with OutcomeNotFound. Whether a page was closed
+// is asked by its own id, or by the key that it was registered under. A session's Reference may be the id of the
+// charge that paid it, as replies tell it.
 func (a *Adapter) Lookup(ctx context.Context, q acquirer.Query) acquirer.Reply {
-	to, path, query := find, "/charges", url.Values{}
-	switch {
-	case !a.contract.CanLookup():
+	if q.Action == "" {
+		q.Action = acquirer.ActionCharge
+	}
+	terms, way := a.contract.For(q.Action), asks[q.Action]
+	if !terms.CanLookup() {
 		return acquirer.Reply{Class: classNotOffered}
-	case q.Reference != "":
-		to, path = read, "/charges/"+url.PathEscape(q.Reference)
+	}
+	about := question{to: way.read, key: q.Key, object: q.Object}
+	id := q.Reference
+	switch {
+	case q.Action == acquirer.ActionClose:
+		about.key, id = "", cmp.Or(q.Object, q.Reference)
+	case q.Action == acquirer.ActionSession && strings.HasPrefix(id, chargeID):
+		way, about.to = asks[acquirer.ActionCharge], readCharge
+	}
+	if !upon[q.Action] {
+		about.object = "" // it is about itself
+	}
+	if id != "" {
+		if !usable(id) {
+			return acquirer.Reply{Class: classNothingToAsk}
+		}
+		return replyTo(about, a.ask(ctx, way.path+"/"+url.PathEscape(id), nil))
+	}
+	about.to, about.key = way.find, q.Key
+	switch {
 	case q.Key == "":
 		return acquirer.Reply{Class: classNothingToAsk}
-	case a.contract.LookupByReference:
-		query.Set("reference", q.Key)
-	default:
-		query.Set("idempotency_key", q.Key)
+	case terms.LookupByReference:
+		return replyTo(about, a.ask(ctx, way.path, url.Values{"reference": {q.Key}}))
 	}
-	return replyTo(to, q.Key, a.ask(ctx, path, query))
+	return replyTo(about, a.ask(ctx, way.path, url.Values{"idempotency_key": {q.Key}}))
 }
 
 func (a *Adapter) ask(ctx context.Context, path string, query url.Values) wire.Result {

@@ -21,9 +21,21 @@ const (
 )
 
 // ParseSettings reads {"url": "http://…", "contract": {…}} strictly: unknown and repeated members fail. "contract" may
-// be left out, and so may each of its members: identity (key, reference, none), key_window, remembers_refusals,
-// before_execution, max_flight, max_processing, lookup_by_key, lookup_by_reference, lookup_lag, lookup_kept, not_found_final,
-// lists_movements, parallel, repeat_budget. Times are written like "24h".
+// be left out, and so may each of its members:
+//
+//   - for every call: identity (key, reference, none), key_window, remembers_refusals, before_execution, max_processing,
+//     lookup_by_key, lookup_by_reference, lookup_lag, lookup_kept, not_found_final;
+//   - for one call the same members again, in an object under its name: session, capture, reverse, close, refund. They
+//     beat those for every call, which are then those of a charge. Closing a page keeps identity key unless its own
+//     object says otherwise, since it is safe to repeat by its nature;
+//   - of the acquirer as a whole: offers (the list of calls that are taken, charge among them), holds, hold_life,
+//     several_captures, partial_refunds, reverse_captured, session_life, page_by_address, max_flight, lists_movements,
+//     parallel, repeat_budget.
+//
+// Times are written like "24h". An example of an acquirer that takes sales and pages only, and never the same refund twice:
+//
+//	{"contract": {"holds": false, "offers": ["charge", "session", "close", "refund"],
+//	  "refund": {"identity": "none", "lookup_by_key": false, "lookup_by_reference": false, "not_found_final": false}}}
 func ParseSettings(raw []byte) (Settings, error) {
 	s := Settings{Contract: DefaultContract()}
 	given, err := object(raw)
@@ -35,7 +47,7 @@ func ParseSettings(raw []byte) (Settings, error) {
 		case "url":
 			s.URL, _ = text(value)
 		case "contract":
-			err = change(&s.Contract, value)
+			s.Contract, err = change(value)
 		default:
 			err = errors.New("a member that is not known")
 		}
