@@ -185,7 +185,7 @@ func (sh *shop) payment(intent payment.Intent, n int) payment.Payment {
 	name := fmt.Sprintf("%s-%d", intent.ClientReference, n)
 	return payment.Payment{
 		Merchant: sh.merchant, ID: newID(), Intent: intent.ID, N: n, Flow: payment.Direct, Status: payment.Pending, Amount: intent.Amount,
-		Method: "pm_ok", Account: sh.account, AcquirerKey: "hpx" + name, Version: 1,
+		Capture: payment.CaptureAutomatic, Method: "pm_ok", Account: sh.account, AcquirerKey: "hpx" + name, Version: 1,
 		By: payment.Command{Kind: "create_payment", Key: "p-" + name, Fingerprint: [32]byte{3}, FPVersion: 1},
 	}
 }

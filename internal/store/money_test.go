@@ -85,16 +85,32 @@ func TestAMovementIsBookedOnce(t *testing.T) {
 		}
 		return err
 	})
-	absent, again := stray, stray
+	absent, again, aside := stray, stray, m
 	absent.ID, again.State = newID(), payment.Applied
-	for what, m := range map[string]payment.Movement{"does not exist": absent, "was given back": again, "was applied": m} {
+	aside.State, aside.Cause = payment.Unapplied, "x"
+	for what, m := range map[string]payment.Movement{"does not exist": absent, "was given back": again, "was applied": m, "was applied and is put aside": aside} {
 		err := sh.s.InTx(t.Context(), "save", func(ctx context.Context, tx flow.Tx) error { return tx.SaveMovements(ctx, []payment.Movement{m}) })
 		if !errors.Is(err, operation.ErrNothingDone) {
 			t.Errorf("a movement that %s: %v", what, err)
 		}
 	}
-	if n := sh.count("movement", "state = 'returned'"); n != 1 {
-		t.Errorf("%d movements are given back, want 1", n)
+	back, still := m, refund // applied money is given back; money kept aside may be kept for another cause
+	back.State = payment.Returned
+	still.ID, still.Reference, still.Kind, still.State, still.Cause, still.Object = newID(), "h_1", acquirer.MovementHold, payment.Unapplied, "x", "ch_1"
+	sh.tx(func(ctx context.Context, tx flow.Tx) error {
+		if _, err := tx.InsertMovements(ctx, []payment.Movement{still}); err != nil {
+			return err
+		}
+		still.Cause = "y"
+		return tx.SaveMovements(ctx, []payment.Movement{back, still})
+	})
+	sh.tx(func(ctx context.Context, tx flow.Tx) error {
+		got, _, err := tx.MovementByID(ctx, flow.Row{Merchant: sh.merchant, ID: still.ID})
+		sameRows(t, "hold", got, still)
+		return err
+	})
+	if n := sh.count("movement", "state = 'returned'"); n != 2 {
+		t.Errorf("%d movements are given back, want 2", n)
 	}
 }
 
@@ -172,8 +188,9 @@ func TestEvidenceIsStoredOnceWithAllItSays(t *testing.T) {
 		Reply: acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "charged", Code: "00", Failure: "f", Message: "m", Reference: "ch_1",
 			OurReference: "k", Amount: money.Must(1500, "EUR"), RequestID: "theirs", RawHash: [32]byte{7}, BytesWritten: 120},
 		AskedAt: time.Now(), MovedAt: time.Now(), Fence: 3, Inference: evidence.InferGiveUp, Person: "ann", Note: "n", Request: "ours",
-		Effect: evidence.Moved, Why: "money taken",
+		Modification: newID(), Effect: evidence.Moved, Why: "money taken",
 	}
+	full.About, full.Object, full.Session, full.Final, full.ExpiresAt = acquirer.ActionCapture, "ch_0", "s_1", true, time.Now().Add(time.Hour)
 	bare := evidence.Observation{Merchant: sh.merchant, ID: newID(), Source: evidence.FromWebhook, Reply: acquirer.Reply{Class: "unlisted"}, Effect: evidence.Noted}
 	keep := func(rows ...evidence.Observation) (fresh []bool) {
 		sh.tx(func(ctx context.Context, tx flow.Tx) (err error) {
@@ -194,11 +211,51 @@ func TestEvidenceIsStoredOnceWithAllItSays(t *testing.T) {
 		"outcome = 'succeeded' AND class = 'charged' AND code = '00' AND failure = 'f' AND message = 'm' AND reference = 'ch_1' AND our_reference = 'k' AND amount = 1500 AND currency = 'EUR'":                        1,
 		"acquirer_request_id = 'theirs' AND raw_hash = decode(rpad('07', 64, '0'), 'hex') AND bytes_written = 120 AND asked_at IS NOT NULL AND moved_at IS NOT NULL":                                                   1,
 		"fence = 3 AND inference = 'give_up' AND person = 'ann' AND note = 'n' AND request_id = 'ours' AND effect = 'moved' AND why = 'money taken' AND source = 'call' AND operation_id IS NOT NULL":                  1,
+		"about = 'capture' AND object = 'ch_0' AND session = 's_1' AND final AND expires_at > moved_at AND modification_id IS NOT NULL":                                                                                1,
+		"about = 'charge' AND object IS NULL AND session IS NULL AND NOT final AND expires_at IS NULL AND modification_id IS NULL":                                                                                     2,
 		"outcome = 'unknown' AND code IS NULL AND reference IS NULL AND amount IS NULL AND currency IS NULL AND raw_hash IS NULL AND asked_at IS NULL AND intent_id IS NULL AND person IS NULL AND account_id IS NULL": 2,
 	} {
 		if n := sh.count("evidence", where); n != want {
 			t.Errorf("%d rows with %s, want %d", n, where, want)
 		}
+	}
+}
+
+// What came too early is read again as it was told, the oldest first.
+func TestEarlyEvidenceIsReadAsItWasTold(t *testing.T) {
+	sh := newShop(t)
+	st, other := sh.start("order-1"), sh.start("order-2")
+	early := evidence.Observation{
+		Merchant: sh.merchant, ID: newID(), Intent: st.intent.ID, Payment: st.payment.ID, Operation: st.op.ID, Modification: newID(), Account: sh.account,
+		Source: evidence.FromWebhook, Reply: acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "captured", Code: "00", Failure: "f", Message: "m",
+			About: acquirer.ActionCapture, Reference: "cp_1", OurReference: "k", Object: "ch_1", Session: "s_1", Amount: money.Must(500, "EUR"), Final: true,
+			ExpiresAt: time.Now().Add(time.Hour), At: time.Now(), RequestID: "theirs", RawHash: [32]byte{7}, BytesWritten: 120},
+		AskedAt: time.Now(), Fence: 3, Inference: evidence.InferGiveUp, Person: "ann", Note: "n", Request: "ours", Effect: evidence.Early, Why: "no hold yet",
+	}
+	bare := evidence.Observation{Merchant: sh.merchant, ID: newID(), Intent: st.intent.ID, Payment: st.payment.ID, Source: evidence.FromLookup,
+		Reply: acquirer.Reply{Class: "x", About: acquirer.ActionRefund}, Effect: evidence.Early}
+	moved, foreign := bare, bare
+	moved.ID, moved.Effect, foreign.ID, foreign.Intent, foreign.Payment = newID(), evidence.Moved, newID(), other.intent.ID, other.payment.ID
+	for _, o := range []evidence.Observation{early, bare, moved, foreign} {
+		sh.tx(func(ctx context.Context, tx flow.Tx) error {
+			_, err := tx.InsertEvidence(ctx, []evidence.Observation{o})
+			return err
+		})
+	}
+	read := func(limit int, payments ...flow.Row) (got []evidence.Observation) {
+		sh.tx(func(ctx context.Context, tx flow.Tx) (err error) {
+			got, err = tx.EarlyEvidence(ctx, payments, limit)
+			return err
+		})
+		return got
+	}
+	early.MovedAt = early.At
+	sameRows(t, "early", read(10, row(st.payment)), []evidence.Observation{early, bare})
+	if got := read(1, row(other.payment), row(st.payment)); len(got) != 1 || got[0].ID != early.ID {
+		t.Errorf("at most one: %+v", got)
+	}
+	if got := read(10, flow.Row{Merchant: newID(), ID: st.payment.ID}); len(got) != 0 {
+		t.Errorf("another merchant's: %+v", got)
 	}
 }
 

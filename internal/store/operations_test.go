@@ -362,6 +362,32 @@ func TestBindOperationsOnlyOnce(t *testing.T) {
 	}
 }
 
+// What a command is about is kept from whatever statement told it.
+func TestAnOperationKnowsItsModification(t *testing.T) {
+	sh := newShop(t)
+	st := sh.start("order-1")
+	claimed, bound := sh.operation("claimed"), sh.claim("bound")[0]
+	claimed.Modification = newID()
+	sh.insert(claimed)
+	bound.Intent, bound.Payment, bound.Modification, bound.Account = st.intent.ID, st.payment.ID, newID(), sh.account
+	bound.Action, bound.AcquirerKey, bound.Object, bound.RequestBody, bound.PermitID = "refund", "hpx-r", "ch_1", []byte("{}"), newID()
+	sh.tx(func(ctx context.Context, tx flow.Tx) error {
+		return tx.BindOperations(ctx, []operation.Operation{bound})
+	})
+	if o := sh.read(claimed.Ref); o.Modification != claimed.Modification || o.Object != "" {
+		t.Errorf("claimed %+v", o)
+	}
+	o := sh.read(bound.Ref)
+	if o.Modification != bound.Modification || o.Object != "ch_1" || o.Sends != 1 {
+		t.Errorf("bound %+v", o)
+	}
+	o.Modification = newID()
+	sh.save(o)
+	if saved := sh.read(bound.Ref); saved.Modification != o.Modification || saved.Object != "ch_1" {
+		t.Errorf("saved %+v", saved)
+	}
+}
+
 func TestANoteIsKeptOnce(t *testing.T) {
 	sh := newShop(t)
 	note := operation.Note{Merchant: sh.merchant, ID: newID(), Kind: operation.CreatePayment, What: operation.WhatClaimed, Request: "r", KeyHash: "h", Fence: 1}

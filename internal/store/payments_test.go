@@ -113,6 +113,46 @@ func TestSavePaymentsNamesWhatItExpects(t *testing.T) {
 	})
 }
 
+// A page, a hold and what becomes of it are kept as they are.
+func TestAPaymentKeepsAllItSays(t *testing.T) {
+	sh := newShop(t)
+	intent := sh.intent("order-1")
+	p := sh.payment(intent, 1)
+	p.Flow, p.Capture, p.Method, p.ReturnURL = payment.Hosted, payment.CaptureManual, "", "https://shop.example/back"
+	held := sh.payment(sh.intent("order-2"), 1)
+	held.Status, held.Authorized, held.Session, held.RedirectURL, held.AnsweredStatus = payment.Authorized, 1000, "s_9", "https://page.example/9", 201
+	held.ExpiresAt, held.DueAt = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+	second := sh.intent("order-2")
+	second.ID = held.Intent
+	read := func(want payment.Payment) {
+		t.Helper()
+		sh.tx(func(ctx context.Context, tx flow.Tx) error {
+			got, err := tx.LockPayments(ctx, []flow.Row{row(want)})
+			sameRows(t, "payment", got, []payment.Payment{want}, "CreatedAt", "UpdatedAt")
+			return err
+		})
+	}
+	sh.tx(func(ctx context.Context, tx flow.Tx) error {
+		if err := tx.InsertIntents(ctx, []payment.Intent{intent, second}); err != nil {
+			return err
+		}
+		fresh, err := tx.InsertPayments(ctx, []payment.Payment{p, held})
+		if !slices.Equal(fresh, []bool{true, true}) {
+			t.Errorf("fresh %v", fresh)
+		}
+		return err
+	})
+	read(p)
+	read(held)
+	p.Status, p.Version, p.Session, p.RedirectURL, p.ExpiresAt, p.AcquirerReference = payment.Authorized, 2, "s_1", "https://page.example/1", time.Now(), "ch_1"
+	p.Authorized, p.Captured, p.Capturing, p.Refunded, p.Refunding, p.Disputed = 1400, 1000, 300, 200, 300, 400
+	p.Dispute, p.AnsweredStatus, p.Early, p.DueAt = payment.DisputeOpened, 201, true, time.Now()
+	sh.tx(func(ctx context.Context, tx flow.Tx) error {
+		return tx.SavePayments(ctx, []flow.PaymentChange{{ExpectedStatus: payment.Pending, ExpectedVersion: 1, New: p}})
+	})
+	read(p)
+}
+
 // Money that is taken changes no indexed column of a payment, so that the update stays on its page.
 func TestSuccessTouchesNoIndex(t *testing.T) {
 	sh := newShop(t)

@@ -165,6 +165,58 @@ func TestPermitIsDenied(t *testing.T) {
 	}
 }
 
+// What gives back, or up, is not barred by money or by time; a capture wants its hold and no conflict (PROTOCOL A0, W3, P7).
+func TestPermitOfTheOtherKinds(t *testing.T) {
+	const (
+		expired  = "UPDATE payment_intent SET pay_before = now() - interval '1 second'"
+		conflict = "UPDATE payment_intent SET conflict = true"
+		late     = "UPDATE operation SET send_until = now() - interval '1 second'"
+		held     = "UPDATE payment SET status = 'authorized', capture_method = 'manual', authorized_amount = amount"
+		hold     = "UPDATE database_epoch SET held = true, epoch = 2, lost_from = now(), lost_to = now()"
+		cutOff   = "UPDATE operation SET first_permit_at = now() - interval '13 hours'"
+		reviewed = "UPDATE operation SET state = 'in_review'"
+	)
+	give := []operation.Kind{operation.CancelPayment, operation.CreateRefund, operation.Compensate}
+	all := append([]operation.Kind{operation.CapturePayment}, give...)
+	for name, c := range map[string]struct {
+		kinds  []operation.Kind
+		money  bool
+		sql    []string
+		denied string // empty: granted
+	}{
+		"money, expired, late":              {all, true, []string{held, expired, late}, ""},
+		"conflict":                          {give, true, []string{conflict}, ""},
+		"whatever the payment is":           {give, false, nil, ""},
+		"capture in conflict":               {all[:1], false, []string{held, conflict}, operation.DeniedMoney},
+		"capture without a hold":            {all[:1], false, nil, operation.DeniedMoney},
+		"database on hold":                  {all, false, []string{held, hold}, operation.DeniedHold},
+		"past the cut-off":                  {all, false, []string{held, cutOff}, operation.DeniedCutOff},
+		"in review":                         {all, false, []string{held, reviewed}, operation.DeniedStale},
+		"a kind that nobody thought of":     {[]operation.Kind{"other"}, false, []string{expired}, operation.DeniedExpired},
+		"a kind that nobody thought of too": {[]operation.Kind{"other"}, true, nil, operation.DeniedMoney},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sh := newShop(t)
+			st := sh.start("order-1")
+			if c.money {
+				sh.stray(st, "ch_1")
+			}
+			for _, sql := range c.sql {
+				sh.owner(sql)
+			}
+			for _, kind := range c.kinds {
+				sh.owner("UPDATE operation SET kind = $1", string(kind))
+				op := sh.read(operation.Ref{Merchant: sh.merchant, Kind: kind, Key: st.op.Key})
+				if got := sh.permit(usual(op)); got.Granted != (c.denied == "") || got.Denied != c.denied {
+					t.Errorf("%s: granted %v, denied %q, want %q", kind, got.Granted, got.Denied, c.denied)
+				}
+				sh.owner("UPDATE operation SET sends = 1, permit_id = gen_random_uuid()")
+			}
+		})
+	}
+}
+
 func TestPermitWithImpossibleLimitsIsADefect(t *testing.T) {
 	sh := newShop(t)
 	st := sh.start("order-1")

@@ -27,6 +27,26 @@ func TestTheSchemaRefuses(t *testing.T) {
 		return fmt.Sprintf("INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id) VALUES ('%s', 'create_payment', 'k', %s, 1, '%s')",
 			sh.merchant, fingerprint, payment)
 	}
+	stray := sh.stray(st, "ch_stray")
+	compensation := sh.modification(st, "compensation", "k-1")
+	compensation.Movement = stray.ID
+	sh.modify(sh.modification(st, "cancel", "x-1"), compensation)
+	modification := func(values string) string {
+		return fmt.Sprintf(`INSERT INTO modification (merchant_id, id, intent_id, payment_id, action, k, amount, currency, account_id, acquirer_key, kind, idempotency_key,
+			fingerprint, fingerprint_version, type, status, failure_code, movement_id) VALUES ('%s', '%s', '%s', '%s', '', 1, 1, 'EUR', '%s', 'new', 'x', 'new', sha256('x'), 1, %s)`,
+			sh.merchant, newID(), st.intent.ID, st.payment.ID, sh.account, values)
+	}
+	dispute := func(values string) string {
+		return fmt.Sprintf("INSERT INTO dispute (merchant_id, id, intent_id, payment_id, account_id, reference, amount, currency, status, decided_at) VALUES ('%s', '%s', '%s', '%s', '%s', 'cb', 1, 'EUR', %s)",
+			sh.merchant, newID(), st.intent.ID, st.payment.ID, sh.account, values)
+	}
+	code := func(values string) string {
+		return fmt.Sprintf("INSERT INTO cancel_code (merchant_id, payment_id, amount, expires_at, kind, idempotency_key, fingerprint, fingerprint_version, ordinal, tries) VALUES ('%s', '%s', 1, now(), 'cancel_code', 'k', sha256('x'), 1, %s)",
+			sh.merchant, st.payment.ID, values)
+	}
+	rule := func(values string) string {
+		return fmt.Sprintf("INSERT INTO routing_rule (merchant_id, id, account_id, weight, currency) VALUES ('%s', '%s', '%s', %s)", sh.merchant, newID(), sh.account, values)
+	}
 	review := func(values string) string {
 		return fmt.Sprintf("INSERT INTO review (merchant_id, id, reason, payment_id, decided_at, decision) VALUES ('%s', '%s', 'no_proof', %s)", sh.merchant, newID(), values)
 	}
@@ -41,7 +61,30 @@ func TestTheSchemaRefuses(t *testing.T) {
 		{payment("status = 'declined', refused_at = now(), failure_code = 'x'"), "payment_gate_due"},
 		{payment("status = 'paid'"), "payment_paid"},
 		{payment("captured_amount = amount + 1"), "payment_captured"}, // I-9
-		{payment("captured_amount = 5, refunded_amount = 6"), "payment_refunded"},
+		{payment("captured_amount = 5, refunded_amount = 6"), "payment_given_back"},
+		{payment("captured_amount = 5, refunded_amount = 2, refunding_amount = 2, disputed_amount = 2"), "payment_given_back"}, // X3, X5
+		{payment("authorized_amount = 5, captured_amount = 6"), "payment_authorized"},                                          // X2
+		{payment("authorized_amount = amount + 1"), "payment_authorized"},
+		{payment("authorized_amount = 5, captured_amount = 3, capturing_amount = 3"), "payment_capturing"},
+		{payment("capturing_amount = 1"), "payment_capturing"},
+		{payment("refunding_amount = -1, captured_amount = 5"), "payment_refunding_amount_check"},
+		{payment("payment_method = ''"), "payment_method"},
+		{payment("dispute = 'maybe'"), "payment_dispute_check"},
+		{payment("capture_method = 'later'"), "payment_capture_method_check"},
+		{modification("'capture', 'unknown', NULL, NULL"), "modification_one_open"}, // X2
+		{modification("'compensation', 'pending', NULL, NULL"), "modification_movement"},
+		{modification("'compensation', 'pending', NULL, '" + stray.ID.String() + "'"), "modification_compensates"}, // X4
+		{modification("'refund', 'pending', NULL, '" + stray.ID.String() + "'"), "modification_movement"},
+		{modification("'refund', 'failed', NULL, NULL"), "modification_failed"},
+		{modification("'refund', 'pending', 'declined', NULL"), "modification_failed"},
+		{modification("'gift', 'pending', NULL, NULL"), "modification_type_check"},
+		{modification("'refund', 'asleep', NULL, NULL"), "modification_status_check"},
+		{dispute("'opened', now()"), "dispute_decided"},
+		{dispute("'won', NULL"), "dispute_decided"},
+		{code("0, 0"), "cancel_code_ordinal_check"},
+		{code("1, 6"), "cancel_code_tries_check"},
+		{rule("0, 'EUR'"), "routing_rule_weight_check"},
+		{rule("1, 'eur'"), "routing_rule_currency_check"},
 		{payment("captured_amount = -1"), "payment_captured_amount_check"},
 		{payment("amount = 0"), "payment_amount_check"},
 		{payment("currency = 'eur'"), "payment_currency_check"},
@@ -105,7 +148,8 @@ func TestRolesCannot(t *testing.T) {
 		denied(sh.db.Service(), "UPDATE "+table+" SET merchant_id = merchant_id")
 		denied(sh.db.Service(), "DELETE FROM "+table)
 	}
-	for _, table := range []string{"payment_intent", "payment", "movement", "review", "merchant", "api_key", "acquirer_account", "database_epoch"} {
+	for _, table := range []string{"payment_intent", "payment", "movement", "review", "merchant", "api_key", "acquirer_account", "database_epoch",
+		"modification", "dispute", "cancel_code"} {
 		denied(sh.db.Service(), "DELETE FROM "+table)
 	}
 	for _, sql := range []string{"TRUNCATE operation", "DROP TABLE payment", "CREATE TABLE x (y int)", "ALTER TABLE payment DROP CONSTRAINT payment_paid",
@@ -113,7 +157,7 @@ func TestRolesCannot(t *testing.T) {
 		denied(sh.db.Service(), sql)
 	}
 	for _, sql := range []string{"UPDATE payment SET version = version", "DELETE FROM operation", "INSERT INTO history (merchant_id, id, kind, what) VALUES (gen_random_uuid(), gen_random_uuid(), 'x', 'x')",
-		"SELECT key_hash FROM api_key", "SELECT secrets FROM acquirer_account", "TRUNCATE event"} {
+		"SELECT key_hash FROM api_key", "SELECT secrets FROM acquirer_account", "TRUNCATE event", "DELETE FROM routing_rule", "UPDATE modification SET version = 1"} {
 		denied(sh.db.Console(), sql)
 	}
 	conn, err := pgx.Connect(t.Context(), sh.db.Console())
