@@ -41,6 +41,8 @@ type Options struct {
 	Silent bool
 	// WithoutAPI leaves health and metrics of the HTTP door only, for a process that only works.
 	WithoutAPI bool
+	// Dev allows what only a person at this machine needs: payers who are sent back to it by http.
+	Dev bool
 }
 
 // Replica is one process's worth of Hapax.
@@ -85,7 +87,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 		func(where string, err error) { o.Log.Warn("sweep", "where", where, "error", err.Error()) })
 	r.Handler = httpapi.New(httpapi.Config{Service: &service{r.Flow, st}, Keys: st, Log: o.Log, Ready: r.ready,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Register: registry,
-		MaxAmount: cfg.MaxAmount, RatePerSecond: cfg.RateLimit, Version: o.Version})
+		MaxAmount: cfg.MaxAmount, RatePerSecond: cfg.RateLimit, Version: o.Version, AllowLoopbackReturn: o.Dev})
 	if o.WithoutAPI {
 		r.Handler = onlyHealth(r.Handler)
 	}

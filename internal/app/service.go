@@ -65,6 +65,29 @@ func (s *service) Payments(ctx context.Context, merchant id.ID, q httpapi.Paymen
 	return all, more, err
 }
 
+// RefundByID implements httpapi.Service.
+func (s *service) RefundByID(ctx context.Context, merchant, refund id.ID) (present.RefundReading, error) {
+	m, found, err := s.store.RefundByID(ctx, merchant, refund)
+	if err == nil && !found {
+		err = problem.New(problem.NotFound, "")
+	}
+	return present.RefundReading{Modification: m}, err
+}
+
+// Refunds implements httpapi.Service.
+func (s *service) Refunds(ctx context.Context, merchant, payment id.ID, page httpapi.Page) ([]present.RefundReading, bool, error) {
+	if _, err := s.Payment(ctx, merchant, payment); err != nil {
+		return nil, false, err
+	}
+	found, err := s.store.Refunds(ctx, merchant, payment, oneMore(page))
+	all := make([]present.RefundReading, len(found))
+	for n, m := range found {
+		all[n] = present.RefundReading{Modification: m}
+	}
+	all, more := cut(all, page)
+	return all, more, err
+}
+
 // oneMore asks for one item beyond the page: that is how it is known that more follow.
 func oneMore(p httpapi.Page) store.Page { return store.Page{Before: p.After, Limit: p.Limit + 1} }
 

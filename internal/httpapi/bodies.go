@@ -37,7 +37,7 @@ type IntentMembers struct {
 	Customer        *string    `json:"customer,omitempty" minLength:"1" maxLength:"255"`
 	Description     *string    `json:"description,omitempty" maxLength:"1000"`
 	Metadata        freeObject `json:"metadata,omitempty"`
-	CaptureMethod   *string    `json:"capture_method,omitempty" enum:"automatic" doc:"manual is not offered by any acquirer account yet"`
+	CaptureMethod   *string    `json:"capture_method,omitempty" enum:"automatic,manual" doc:"manual holds the money until it is captured; default automatic"`
 	PayBefore       *string    `json:"pay_before,omitempty" format:"date-time" doc:"No payment begins after this; default 24 hours from now"`
 }
 
@@ -54,14 +54,18 @@ func (IntentRequest) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Sche
 type PaymentRequest struct {
 	IntentMembers
 	PaymentIntent *string `json:"payment_intent,omitempty" doc:"Of an intent that exists. amount and currency beside it are optional and must be equal to the intent's"`
-	PaymentMethod *string `json:"payment_method,omitempty" minLength:"1" maxLength:"255" doc:"The acquirer's token. Never a card number"`
-	Flow          *string `json:"flow,omitempty" enum:"direct" doc:"hosted is not offered by any acquirer account yet"`
-	ReturnURL     *string `json:"return_url,omitempty" format:"uri" maxLength:"2048"`
+	PaymentMethod *string `json:"payment_method,omitempty" minLength:"1" maxLength:"255" doc:"The acquirer's token. Never a card number. hosted: optional, the payer chooses on the page"`
+	Flow          *string `json:"flow,omitempty" enum:"direct,hosted" doc:"hosted sends the payer to the acquirer's page, whose address is told as redirect_url; default direct"`
+	ReturnURL     *string `json:"return_url,omitempty" format:"uri" maxLength:"2048" doc:"Where the payer is sent afterwards; https"`
 }
 
-// TransformSchema completes the contract: the two forms.
+// TransformSchema completes the contract: the two forms, for each of the two flows.
 func (PaymentRequest) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	s.Required = []string{"payment_method"}
+	s.AnyOf = []*huma.Schema{
+		{Title: "direct", Required: []string{"payment_method"}},
+		{Title: "hosted", Required: []string{"flow", "return_url"},
+			Properties: map[string]*huma.Schema{"flow": {Enum: []any{string(payment.Hosted)}}}},
+	}
 	s.OneOf = []*huma.Schema{
 		{Title: "of an intent", Required: []string{"payment_intent"}},
 		{Title: "inline", Required: []string{"amount", "currency"}, Not: &huma.Schema{Required: []string{"payment_intent"}}},
@@ -135,18 +139,25 @@ func (b IntentRequest) command(maxAmount int64) (flow.CreateIntentCommand, *prob
 }
 
 // command judges the body of POST /v1/payments. Merchant, key and request id are the caller's to fill in.
-func (b PaymentRequest) command(maxAmount int64) (flow.CreatePaymentCommand, *problem.Problem) {
+// loopback: the payer may be sent back to this machine by http.
+func (b PaymentRequest) command(maxAmount int64, loopback bool) (flow.CreatePaymentCommand, *problem.Problem) {
 	var c flow.CreatePaymentCommand
-	if p := missing(member{"payment_method", b.PaymentMethod != nil}); p != nil {
+	needed := member{"payment_method", b.PaymentMethod != nil}
+	if b.Flow != nil && *b.Flow == string(payment.Hosted) {
+		needed = member{"return_url", b.ReturnURL != nil}
+	}
+	if p := missing(needed); p != nil {
 		return c, p
 	}
 	if p := b.subject(&c, maxAmount); p != nil {
 		return c, p
 	}
 	var j judge
-	c.Method = j.token("payment_method", *b.PaymentMethod)
+	if b.PaymentMethod != nil {
+		c.Method = j.token("payment_method", *b.PaymentMethod)
+	}
 	c.Flow = j.flow(b.Flow)
-	c.ReturnURL = j.url("return_url", b.ReturnURL)
+	c.ReturnURL = j.url("return_url", b.ReturnURL, loopback)
 	return c, j.first
 }
 
@@ -168,9 +179,3 @@ func (b PaymentRequest) subject(c *flow.CreatePaymentCommand, maxAmount int64) *
 	c.IntentID, c.Minor, c.Currency = intent, j.minor(b.Amount, maxAmount), j.currency(b.Currency)
 	return j.first
 }
-
-// captureOffered and flowOffered: the others are in the protocol, and no acquirer account offers them yet.
-const (
-	captureOffered = payment.CaptureAutomatic
-	flowOffered    = payment.Direct
-)

@@ -104,6 +104,7 @@ var aboutHeaders = map[string]string{
 	"Original-Request":        "Request-Id of the first request with this key",
 	"Retry-After":             "Seconds; repeat the same key then",
 	"Location":                "Where to look it up",
+	codeHeader:                "hapax dev only: the one-time code. Elsewhere it is sent by webhook or mail",
 }
 
 // answerHeaders can stand on every answer to a command.
@@ -157,7 +158,8 @@ func queryParameters(filters []string) []*huma.Param {
 
 // routes is the whole contract: what there is, what it takes, what it tells, what answers it.
 func (d *door) routes() []route {
-	return []route{d.routeCreateIntent(), d.routeIntents(), d.routeIntent(), d.routeCreatePayment(), d.routePayments(), d.routePayment()}
+	return []route{d.routeCreateIntent(), d.routeIntents(), d.routeIntent(), d.routeCreatePayment(), d.routePayments(), d.routePayment(),
+		d.routeCheck(), d.routeCapture(), d.routeCancel(), d.routeCancelCode(), d.routeRefund(), d.routeRefunds(), d.routeRefundByID()}
 }
 
 func (d *door) operation(method, path, name, summary string) huma.Operation {
@@ -205,7 +207,7 @@ func (d *door) routeCreatePayment() route {
 	payment := c.schema(present.PaymentBody{})
 	op.RequestBody = body
 	op.Responses = c.tells(map[int]*huma.Response{
-		201: c.good("Final: paid or authorized", payment, answerHeaders...),
+		201: c.good("Paid, authorized, or registered: the payer goes on at redirect_url", payment, answerHeaders...),
 		200: c.good("The intent's live payment with the same parameters, in its current state", payment, answerHeaders...),
 		202: c.good("Not known yet: repeat the same key, or look at Location",
 			&huma.Schema{OneOf: []*huma.Schema{payment, c.schema(present.UnknownBody{})}}, answerHeaders...),

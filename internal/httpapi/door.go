@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -145,22 +146,19 @@ func (d *door) admit(w http.ResponseWriter, x *exchange, rt route) error {
 	if rt.body == nil {
 		return nil
 	}
-	return d.take(w, x, rt.body)
+	return d.take(w, x, rt)
 }
 
-// take reads the body and checks its form, then the idempotency key.
-func (d *door) take(w http.ResponseWriter, x *exchange, members shape) error {
-	media, parameters, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
-	if err != nil || media != "application/json" {
-		return problem.New(problem.UnsupportedMediaType, "").On("Content-Type")
-	}
-	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return problem.New(problem.UnsupportedMediaType, "The charset must be UTF-8.").On("Content-Type")
-	}
-	if x.r.Header.Get("Content-Encoding") != "" {
-		return problem.New(problem.UnsupportedMediaType, "The body may not be compressed.").On("Content-Encoding")
-	}
+// take reads the body and checks its form. A body that may be left out, and is, has no type: it reads as an empty object.
+func (d *door) take(w http.ResponseWriter, x *exchange, rt route) (err error) {
 	x.body, err = io.ReadAll(http.MaxBytesReader(w, x.r.Body, MaxBody))
+	if rt.bare && err == nil && len(bytes.TrimSpace(x.body)) == 0 {
+		x.body = []byte("{}")
+		return nil
+	}
+	if p := mediaType(x.r.Header); p != nil {
+		return p
+	}
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
@@ -168,8 +166,22 @@ func (d *door) take(w http.ResponseWriter, x *exchange, members shape) error {
 	case err != nil:
 		return malformed("", "The body ended early.")
 	}
-	if p := scan(x.body, members); p != nil {
+	if p := scan(x.body, rt.body); p != nil {
 		return p
+	}
+	return nil
+}
+
+func mediaType(h http.Header) *problem.Problem {
+	media, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
+	if err != nil || media != "application/json" {
+		return problem.New(problem.UnsupportedMediaType, "").On("Content-Type")
+	}
+	if charset := parameters["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return problem.New(problem.UnsupportedMediaType, "The charset must be UTF-8.").On("Content-Type")
+	}
+	if h.Get("Content-Encoding") != "" {
+		return problem.New(problem.UnsupportedMediaType, "The body may not be compressed.").On("Content-Encoding")
 	}
 	return nil
 }
@@ -182,6 +194,14 @@ func (x *exchange) idempotencyKey() (string, error) {
 	}
 	x.keyHash = operation.KeyHash(key)
 	return key, nil
+}
+
+// answered is answer, for what a service gave back.
+func (x *exchange) answered(a operation.Answer, err error) (reply, error) {
+	if err != nil {
+		return reply{}, err
+	}
+	return x.answer(a), nil
 }
 
 // answer turns what an operation said into a reply; the bytes go out as they are (PROTOCOL W4).

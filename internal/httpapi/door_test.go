@@ -57,6 +57,8 @@ func TestAccessFirst(t *testing.T) {
 	targets := []struct{ method, target string }{
 		{"POST", "/v1/payments"}, {"POST", "/v1/payment_intents"}, {"GET", "/v1/payments/" + intentID.Text("pay_")},
 		{"GET", "/v1/payment_intents/" + intentID.Text("pi_")}, {"GET", "/v1/payments?idempotency_key=order-1"}, {"GET", "/v1/payment_intents?customer=c"},
+		{"POST", "/v1/payments/" + intentID.Text("pay_") + "/check"}, {"POST", "/v1/payments/" + intentID.Text("pay_") + "/cancel"},
+		{"POST", "/v1/refunds"}, {"GET", "/v1/refunds/" + intentID.Text("re_")}, {"GET", "/v1/refunds?payment=" + intentID.Text("pay_")},
 	}
 	for _, at := range targets {
 		for _, header := range []string{"", "Bearer", "Bearer hpx_test_", "Basic abc", "Bearer hpx_live_" + strings.Repeat("0", 58)} {
@@ -208,9 +210,10 @@ func TestUnknownRoutes(t *testing.T) {
 		status         int
 		allow          string
 	}{
-		{"GET", "/", 404, ""}, {"GET", "/v1", 404, ""}, {"GET", "/v1/payments/", 404, ""}, {"POST", "/v1/refunds", 404, ""}, {"GET", "/docs", 404, ""},
+		{"GET", "/", 404, ""}, {"GET", "/v1", 404, ""}, {"GET", "/v1/payments/", 404, ""}, {"POST", "/v1/captures", 404, ""}, {"GET", "/docs", 404, ""},
 		{"POST", "//v1/payments", 404, ""}, {"POST", "/v1/../v1/payments", 404, ""}, {"GET", "/openapi.yaml", 404, ""}, {"GET", "/schemas/Payment", 404, ""},
 		{"DELETE", "/v1/payments", 405, "GET, HEAD, POST"}, {"PUT", "/v1/payment_intents", 405, "GET, HEAD, POST"},
+		{"DELETE", "/v1/refunds", 405, "GET, HEAD, POST"}, {"GET", "/v1/payments/" + intentID.Text("pay_") + "/capture", 405, "POST"},
 		{"POST", "/v1/payments/" + intentID.Text("pay_"), 405, "GET, HEAD"}, {"POST", "/healthz", 405, "GET, HEAD"},
 		{"CONNECT", "", 404, ""}, {"CONNECT", "/v1/payments", 405, "GET, HEAD, POST"}, {"OPTIONS", "*", 404, ""},
 	}
@@ -364,6 +367,10 @@ func TestBadQueries(t *testing.T) {
 		{"/v1/payment_intents", ""},
 		{"/v1/payment_intents?acquirer_reference=a", "acquirer_reference"},
 		{"/v1/payments/" + intentID.Text("pay_") + "?expand=intent", "expand"},
+		{"/v1/refunds", ""},
+		{"/v1/refunds?payment=", "payment"},
+		{"/v1/refunds?status=failed", "status"},
+		{"/v1/refunds?payment=" + intentID.Text("pay_") + "&limit=1000", "limit"},
 	}
 	for _, row := range rows {
 		w := newWorld(t, nil)

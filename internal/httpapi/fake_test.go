@@ -34,6 +34,8 @@ type fake struct {
 	panics   bool
 	intents  []flow.CreateIntentCommand
 	payments []flow.CreatePaymentCommand
+	changes  []any // commands and checks of payments that exist
+	refunds  []present.RefundReading
 	asked    []any // what the reads were asked for, with the merchant first
 	found    []present.PaymentReading
 	more     bool
@@ -50,6 +52,52 @@ func (f *fake) CreatePayment(_ context.Context, c flow.CreatePaymentCommand) (op
 	}
 	f.payments = append(f.payments, c)
 	return f.answer, f.err
+}
+
+func (f *fake) change(c any) (operation.Answer, error) {
+	f.changes = append(f.changes, c)
+	return f.answer, f.err
+}
+
+func (f *fake) Capture(_ context.Context, c flow.CapturePaymentCommand) (operation.Answer, error) {
+	return f.change(c)
+}
+
+func (f *fake) Cancel(_ context.Context, c flow.CancelPaymentCommand) (operation.Answer, error) {
+	return f.change(c)
+}
+
+func (f *fake) IssueCancelCode(_ context.Context, c flow.IssueCancelCodeCommand) (operation.Answer, error) {
+	return f.change(c)
+}
+
+func (f *fake) Refund(_ context.Context, c flow.CreateRefundCommand) (operation.Answer, error) {
+	return f.change(c)
+}
+
+// checked is one call of Check.
+type checked struct {
+	merchant, payment id.ID
+	requestID         string
+}
+
+func (f *fake) Check(_ context.Context, m, payment id.ID, requestID string) (operation.Answer, error) {
+	return f.change(checked{m, payment, requestID})
+}
+
+func (f *fake) RefundByID(_ context.Context, m, refund id.ID) (present.RefundReading, error) {
+	f.asked = append(f.asked, m, refund)
+	for _, r := range f.refunds {
+		if m == r.Merchant && refund == r.ID {
+			return r, f.err
+		}
+	}
+	return present.RefundReading{}, problem.New(problem.NotFound, "")
+}
+
+func (f *fake) Refunds(_ context.Context, m, payment id.ID, page Page) ([]present.RefundReading, bool, error) {
+	f.asked = append(f.asked, m, payment, page)
+	return f.refunds, f.more, f.err
 }
 
 func (f *fake) Intent(_ context.Context, m, intent id.ID) (present.IntentReading, error) {
@@ -191,7 +239,7 @@ func (w *world) refused(a told, code problem.Code, field string) {
 	if a.Code != string(code) || a.Field != field {
 		w.t.Fatalf("want %s on %q, got %d %s", code, field, a.status, a.body)
 	}
-	if n := len(w.service.intents) + len(w.service.payments); n > 0 {
+	if n := len(w.service.intents) + len(w.service.payments) + len(w.service.changes); n > 0 {
 		w.t.Fatalf("%d commands came through", n)
 	}
 }

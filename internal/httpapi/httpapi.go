@@ -2,7 +2,7 @@
 //
 // Owns routes, decoding, the judgement of values, idempotency keys as they arrive, rate limits, and problem documents.
 // Never decides about a payment, opens a transaction, echoes a refused value, or answers 500 to bad input.
-// Read next: routes.go (what there is), door.go (the way in and out), scan.go (the form of a body), judge.go (its meaning).
+// Read next: contract.go (what there is), door.go (the way in and out), scan.go (the form of a body), judge.go (its meaning).
 package httpapi
 
 import (
@@ -26,16 +26,27 @@ import (
 type Service interface {
 	CreateIntent(ctx context.Context, c flow.CreateIntentCommand) (operation.Answer, error)
 	CreatePayment(ctx context.Context, c flow.CreatePaymentCommand) (operation.Answer, error)
+	Capture(ctx context.Context, c flow.CapturePaymentCommand) (operation.Answer, error)
+	Cancel(ctx context.Context, c flow.CancelPaymentCommand) (operation.Answer, error)
+	IssueCancelCode(ctx context.Context, c flow.IssueCancelCodeCommand) (operation.Answer, error)
+	Refund(ctx context.Context, c flow.CreateRefundCommand) (operation.Answer, error)
 
-	// Intent and Payment fail with the problem not_found.
+	// Check asks the acquirer now about a payment. Its answer is never stored.
+	Check(ctx context.Context, merchant, payment id.ID, requestID string) (operation.Answer, error)
+
+	// Intent, Payment and RefundByID fail with the problem not_found.
 	Intent(ctx context.Context, merchant, intent id.ID) (present.IntentReading, error)
 	Payment(ctx context.Context, merchant, payment id.ID) (present.PaymentReading, error)
+	RefundByID(ctx context.Context, merchant, refund id.ID) (present.RefundReading, error)
 	// IntentByReference says false where there is none.
 	IntentByReference(ctx context.Context, merchant id.ID, reference string) (present.IntentReading, bool, error)
 	// IntentsByCustomer and Payments give at most page.Limit items, newest first (by id, descending), beginning below
 	// page.After, and say whether more follow.
 	IntentsByCustomer(ctx context.Context, merchant id.ID, customer string, page Page) ([]present.IntentReading, bool, error)
 	Payments(ctx context.Context, merchant id.ID, q PaymentQuery, page Page) ([]present.PaymentReading, bool, error)
+	// Refunds does the same for what was given back of one payment. It fails with not_found where the merchant has no such
+	// payment: an empty list would read as "nothing was refunded yet".
+	Refunds(ctx context.Context, merchant, payment id.ID, page Page) ([]present.RefundReading, bool, error)
 }
 
 // Config is what the door needs. Service, Keys and Log must be set.
@@ -53,6 +64,12 @@ type Config struct {
 
 	MaxAmount     int64 // minor units (HAPAX_MAX_AMOUNT); zero: money.MaxMinor
 	RatePerSecond int   // requests of one merchant whose own limit is not set (HAPAX_RATE_LIMIT); zero: DefaultRate
+
+	// AllowLoopbackReturn takes return addresses by http on this machine; for dev only.
+	AllowLoopbackReturn bool
+	// ShowCancelCode gives the text of an issued one-time code, which is told in a header; empty where another code of the
+	// payment counts by now. For dev only. nil: the code leaves by webhook or mail alone (PROTOCOL X1).
+	ShowCancelCode func(ctx context.Context, merchant, payment id.ID, ordinal int) (string, error)
 
 	Version string           // told in the contract; empty: "dev"
 	Now     func() time.Time // nil: time.Now

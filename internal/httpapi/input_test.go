@@ -24,6 +24,9 @@ func TestBadInput(t *testing.T) {
 	byID := func(members string) string {
 		return `{"payment_intent":"` + intent + `","payment_method":"pm_ok"` + members + `}`
 	}
+	hosted := func(back string) string {
+		return `{"amount":100,"currency":"USD","flow":"hosted","return_url":"` + back + `"}`
+	}
 	rows := []struct {
 		name, body string
 		code       problem.Code
@@ -89,15 +92,23 @@ func TestBadInput(t *testing.T) {
 		{"empty method", `{"amount":100,"currency":"USD","payment_method":""}`, problem.InvalidValue, "payment_method"},
 		{"method with a blank", `{"amount":100,"currency":"USD","payment_method":"pm ok"}`, problem.InvalidValue, "payment_method"},
 		{"long method", `{"amount":100,"currency":"USD","payment_method":"` + strings.Repeat("p", 256) + `"}`, problem.InvalidValue, "payment_method"},
-		{"hosted", inline(`,"flow":"hosted"`), problem.InvalidValue, "flow"},
+		{"hosted without a way back", `{"amount":100,"currency":"USD","flow":"hosted"}`, problem.Malformed, "return_url"},
+		{"hosted with a card as method", `{"amount":100,"currency":"USD","payment_method":"` + card + `","flow":"hosted","return_url":"https://shop.example/"}`, problem.LooksLikeCardNumber, "payment_method"},
+		{"hosted with an empty method", `{"amount":100,"currency":"USD","payment_method":"","flow":"hosted","return_url":"https://shop.example/"}`, problem.InvalidValue, "payment_method"},
+		{"direct in words and no method", `{"amount":100,"currency":"USD","flow":"direct","return_url":"https://shop.example/"}`, problem.Malformed, "payment_method"},
+		{"flow as a boolean", inline(`,"flow":true`), problem.Malformed, "flow"},
 		{"unknown flow", inline(`,"flow":"` + secret + `"`), problem.InvalidValue, "flow"},
-		{"manual capture", inline(`,"capture_method":"manual"`), problem.InvalidValue, "capture_method"},
 		{"unknown capture", inline(`,"capture_method":"` + secret + `"`), problem.InvalidValue, "capture_method"},
 		{"no time", inline(`,"pay_before":"` + secret + `"`), problem.InvalidValue, "pay_before"},
 		{"time without zone", inline(`,"pay_before":"2030-01-01T00:00:00"`), problem.InvalidValue, "pay_before"},
 		{"sloppy time", inline(`,"pay_before":"2030-01-01T1:00:00,5Z"`), problem.InvalidValue, "pay_before"},
 		{"relative address", inline(`,"return_url":"/` + secret + `"`), problem.InvalidValue, "return_url"},
 		{"script address", inline(`,"return_url":"javascript:alert(1)"`), problem.InvalidValue, "return_url"},
+		{"address by http", hosted("http://shop.example/" + secret), problem.InvalidValue, "return_url"},
+		{"address by http on this machine", hosted("http://127.0.0.1:8000/" + secret), problem.InvalidValue, "return_url"},
+		{"address without a host", hosted("https://:443/" + secret), problem.InvalidValue, "return_url"},
+		{"address without a scheme", hosted("//shop.example/" + secret), problem.InvalidValue, "return_url"},
+		{"long address", hosted("https://shop.example/" + strings.Repeat("r", maxURL)), problem.InvalidValue, "return_url"},
 		{"address with a password", inline(`,"return_url":"https://me:` + secret + `@shop.example/"`), problem.InvalidValue, "return_url"},
 	}
 	for _, row := range rows {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net"
 	"net/url"
 	"regexp"
 	"strings"
@@ -20,6 +21,8 @@ const (
 	maxMetadata    = 16384
 	maxMethod      = 255
 	maxURL         = 2048
+	maxReason      = 1000
+	maxCode        = 64
 )
 
 // judge says whether values mean something acceptable, and keeps the first problem. It never repeats a value.
@@ -142,11 +145,7 @@ func (j *judge) capture(v *string) *payment.CaptureMethod {
 		return nil
 	}
 	m := payment.CaptureMethod(*v)
-	switch m {
-	case captureOffered:
-	case payment.CaptureManual:
-		j.invalid("capture_method", "manual is not offered by any acquirer account yet.")
-	default:
+	if m != payment.CaptureAutomatic && m != payment.CaptureManual {
 		j.invalid("capture_method", "The capture methods are automatic and manual.")
 	}
 	return &m
@@ -154,14 +153,10 @@ func (j *judge) capture(v *string) *payment.CaptureMethod {
 
 func (j *judge) flow(v *string) payment.Flow {
 	if v == nil {
-		return flowOffered
+		return payment.Direct
 	}
 	f := payment.Flow(*v)
-	switch f {
-	case flowOffered:
-	case payment.Hosted:
-		j.invalid("flow", "hosted is not offered by any acquirer account yet.")
-	default:
+	if f != payment.Direct && f != payment.Hosted {
 		j.invalid("flow", "The flows are direct and hosted.")
 	}
 	return f
@@ -184,7 +179,29 @@ func (j *judge) instant(field string, v *string) *time.Time {
 	return &t
 }
 
-func (j *judge) url(field string, v *string) *string {
+// code judges the form of a one-time code. What cannot be one is not looked up, and counts as no try.
+func (j *judge) code(v *string) string {
+	if v == nil {
+		return ""
+	}
+	outside := func(r rune) bool { return r <= ' ' || r > '~' }
+	if *v == "" || len(*v) > maxCode || strings.IndexFunc(*v, outside) >= 0 {
+		j.refuse(problem.CodeInvalid, "code", "")
+	}
+	return *v
+}
+
+// reversal says whether a refund undoes the taking of the money instead.
+func (j *judge) reversal(v *string) bool {
+	if v != nil && *v != kindRefund && *v != kindReversal {
+		j.invalid("kind", "The kinds are refund and reversal.")
+	}
+	return v != nil && *v == kindReversal
+}
+
+// url judges an address to which a payer is sent. By http it would be readable on the way: loopback allows that on this
+// machine, for dev.
+func (j *judge) url(field string, v *string, loopback bool) *string {
 	if v == nil {
 		return nil
 	}
@@ -194,8 +211,14 @@ func (j *judge) url(field string, v *string) *string {
 		j.refuse(problem.LooksLikeCardNumber, field, cardWords)
 	case len(*v) > maxURL:
 		j.invalid(field, "It is longer than 2048 bytes.")
-	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil:
-		j.invalid(field, "It is not an absolute http or https address without credentials.")
+	case err != nil || u.Hostname() == "" || u.User != nil:
+		j.invalid(field, "It is not an absolute https address without credentials.")
+	case u.Scheme != "https" && !(loopback && u.Scheme == "http" && isLoopback(u.Hostname())):
+		j.invalid(field, "It is not an absolute https address.")
 	}
 	return v
+}
+
+func isLoopback(host string) bool {
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }

@@ -33,6 +33,7 @@ type route struct {
 	huma.Operation
 	list   bool  // takes a filter and a page; the others take no query
 	body   shape // nil: none is read
+	bare   bool  // the body may be left out
 	handle handler
 }
 
@@ -120,11 +121,7 @@ func (d *door) createIntent(ctx context.Context, x *exchange) (reply, error) {
 		return reply{}, p
 	}
 	c.Merchant, c.Key, c.RequestID = x.key.Merchant, key, x.requestID
-	a, err := d.cfg.Service.CreateIntent(ctx, c)
-	if err != nil {
-		return reply{}, err
-	}
-	return x.answer(a), nil
+	return x.answered(d.cfg.Service.CreateIntent(ctx, c))
 }
 
 func (d *door) createPayment(ctx context.Context, x *exchange) (reply, error) {
@@ -134,22 +131,18 @@ func (d *door) createPayment(ctx context.Context, x *exchange) (reply, error) {
 	}
 	var body PaymentRequest
 	decode(x.body, &body)
-	c, p := body.command(d.cfg.MaxAmount)
+	c, p := body.command(d.cfg.MaxAmount, d.cfg.AllowLoopbackReturn)
 	if p != nil {
 		return reply{}, p
 	}
 	c.Merchant, c.Key, c.RequestID = x.key.Merchant, key, x.requestID
-	a, err := d.cfg.Service.CreatePayment(ctx, c)
-	if err != nil {
-		return reply{}, err
-	}
-	return x.answer(a), nil
+	return x.answered(d.cfg.Service.CreatePayment(ctx, c))
 }
 
 func (d *door) intent(ctx context.Context, x *exchange) (reply, error) {
-	intent, err := id.Parse(id.Intent, x.r.PathValue("id"))
+	intent, err := x.pathID(id.Intent)
 	if err != nil {
-		return reply{}, problem.New(problem.NotFound, "").On("id")
+		return reply{}, err
 	}
 	found, err := d.cfg.Service.Intent(ctx, x.key.Merchant, intent)
 	if err != nil {
@@ -159,9 +152,9 @@ func (d *door) intent(ctx context.Context, x *exchange) (reply, error) {
 }
 
 func (d *door) payment(ctx context.Context, x *exchange) (reply, error) {
-	payment, err := id.Parse(id.Payment, x.r.PathValue("id"))
+	payment, err := x.pathID(id.Payment)
 	if err != nil {
-		return reply{}, problem.New(problem.NotFound, "").On("id")
+		return reply{}, err
 	}
 	found, err := d.cfg.Service.Payment(ctx, x.key.Merchant, payment)
 	if err != nil {
@@ -200,6 +193,15 @@ func (d *door) payments(ctx context.Context, x *exchange) (reply, error) {
 	return listed(found, more, func(r present.PaymentReading) id.ID { return r.Payment.ID }), err
 }
 
+// pathID reads the id of the path. One that is not an id names nothing.
+func (x *exchange) pathID(prefix string) (id.ID, error) {
+	found, err := id.Parse(prefix, x.r.PathValue("id"))
+	if err != nil {
+		return id.ID{}, problem.New(problem.NotFound, "").On("id")
+	}
+	return found, nil
+}
+
 // listed renders a page; the cursor of the next one is the id of the last item.
 func listed[T interface{ JSON() []byte }](items []T, more bool, idOf func(T) id.ID) reply {
 	bodies := make([][]byte, 0, len(items))
@@ -216,4 +218,5 @@ func listed[T interface{ JSON() []byte }](items []T, more bool, idOf func(T) id.
 var (
 	intentFilters  = []string{"client_reference", "customer"}
 	paymentFilters = []string{"client_reference", "payment_intent", "payment_intent_id", keyFilter, "customer", "acquirer_reference"}
+	refundFilters  = []string{"payment"}
 )

@@ -33,6 +33,7 @@ type kind string
 const (
 	text    kind = huma.TypeString
 	integer kind = huma.TypeInteger
+	boolean kind = huma.TypeBoolean
 	object  kind = huma.TypeObject
 )
 
@@ -170,6 +171,10 @@ func (s *scanner) member(name string, want kind) *problem.Problem {
 		if want == integer {
 			return plainInteger(name, v.String())
 		}
+	case bool:
+		if want == boolean {
+			return nil
+		}
 	case json.Delim:
 		if want == object && v == '{' {
 			return s.nested(name, v, 2)
@@ -178,6 +183,7 @@ func (s *scanner) member(name string, want kind) *problem.Problem {
 	return malformed(name, map[kind]string{
 		text:    "A string is wanted.",
 		integer: "An integer is wanted, written as digits alone.",
+		boolean: "true or false is wanted.",
 		object:  "An object is wanted.",
 	}[want])
 }

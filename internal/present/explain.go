@@ -129,7 +129,7 @@ const (
 	restWords     = "The money was taken, and the rest of the hold is released."
 )
 
-func changeWords(m payment.Modification) string {
+func modificationWords(m payment.Modification) string {
 	switch {
 	case m.Status == payment.ModFailed && failedWords[m.Type][m.Failure.Code] != "":
 		return failedWords[m.Type][m.Failure.Code]
@@ -146,5 +146,5 @@ func refundWords(m payment.Modification) string {
 	case m.Type == payment.Refund && m.Status == payment.ModSucceeded && m.Action == acquirer.ActionReverse:
 		return reversalWords
 	}
-	return changeWords(m)
+	return modificationWords(m)
 }

@@ -50,32 +50,32 @@ type FailureBody struct {
 // PaymentBody is the form in which a payment leaves the house: the members of API.md in its order. The contract in
 // api/openapi.yaml is written from its tags; it allows members that come later, so that a client must too.
 type PaymentBody struct {
-	_                 struct{}     `additionalProperties:"true"`
-	ID                string       `json:"id"`
-	Object            string       `json:"object" enum:"payment"`
-	PaymentIntent     string       `json:"payment_intent"`
-	ClientReference   *string      `json:"client_reference"`
-	Customer          *string      `json:"customer"`
-	N                 int          `json:"n" doc:"Ordinal of this payment within its intent, from 1"`
-	Flow              string       `json:"flow" enum:"direct,hosted"`
-	Status            string       `json:"status" enum:"pending,registered,unknown,authorized,paid,canceling,declined,failed,canceled" doc:"paid, declined, failed and canceled are final"`
-	Conflict          bool         `json:"conflict" doc:"The acquirer's answers contradict each other; a person decides"`
-	CaptureMethod     string       `json:"capture_method" enum:"automatic,manual"`
-	Amount            int64        `json:"amount" doc:"Minor units"`
-	AuthorizedAmount  int64        `json:"authorized_amount" doc:"Minor units that were held; it stays when the hold is over"`
-	CapturedAmount    int64        `json:"captured_amount" doc:"Minor units that were taken"`
-	RefundedAmount    int64        `json:"refunded_amount" doc:"Minor units that were given back"`
-	DisputedAmount    int64        `json:"disputed_amount" doc:"Minor units that the payer's bank took back: while a dispute is open, and after one is lost"`
-	Currency          string       `json:"currency" doc:"ISO 4217, upper case"`
-	Dispute           string       `json:"dispute,omitempty" enum:"opened,won,lost" doc:"opened while one is open, else how the last one ended"`
-	AcquirerAccount   string       `json:"acquirer_account"`
-	AcquirerReference *string      `json:"acquirer_reference" doc:"The acquirer's id, once known"`
-	RedirectURL       string       `json:"redirect_url,omitempty" doc:"Where the payer goes on; there only while the payment is registered"`
-	Failure           *FailureBody `json:"failure,omitempty"`
-	Explanation       string       `json:"explanation" doc:"What the status means and what to do, in words"`
-	Modification      *ChangeBody  `json:"modification,omitempty" doc:"In answers to a capture or cancel: what became of it"`
-	CreatedAt         string       `json:"created_at" format:"date-time"`
-	UpdatedAt         string       `json:"updated_at" format:"date-time"`
+	_                 struct{}          `additionalProperties:"true"`
+	ID                string            `json:"id"`
+	Object            string            `json:"object" enum:"payment"`
+	PaymentIntent     string            `json:"payment_intent"`
+	ClientReference   *string           `json:"client_reference"`
+	Customer          *string           `json:"customer"`
+	N                 int               `json:"n" doc:"Ordinal of this payment within its intent, from 1"`
+	Flow              string            `json:"flow" enum:"direct,hosted"`
+	Status            string            `json:"status" enum:"pending,registered,unknown,authorized,paid,canceling,declined,failed,canceled" doc:"paid, declined, failed and canceled are final"`
+	Conflict          bool              `json:"conflict" doc:"The acquirer's answers contradict each other; a person decides"`
+	CaptureMethod     string            `json:"capture_method" enum:"automatic,manual"`
+	Amount            int64             `json:"amount" doc:"Minor units"`
+	AuthorizedAmount  int64             `json:"authorized_amount" doc:"Minor units that were held; it stays when the hold is over"`
+	CapturedAmount    int64             `json:"captured_amount" doc:"Minor units that were taken"`
+	RefundedAmount    int64             `json:"refunded_amount" doc:"Minor units that were given back"`
+	DisputedAmount    int64             `json:"disputed_amount" doc:"Minor units that the payer's bank took back: while a dispute is open, and after one is lost"`
+	Currency          string            `json:"currency" doc:"ISO 4217, upper case"`
+	Dispute           string            `json:"dispute,omitempty" enum:"opened,won,lost" doc:"opened while one is open, else how the last one ended"`
+	AcquirerAccount   string            `json:"acquirer_account"`
+	AcquirerReference *string           `json:"acquirer_reference" doc:"The acquirer's id, once known"`
+	RedirectURL       string            `json:"redirect_url,omitempty" doc:"Where the payer goes on; there only while the payment is registered"`
+	Failure           *FailureBody      `json:"failure,omitempty"`
+	Explanation       string            `json:"explanation" doc:"What the status means and what to do, in words"`
+	Modification      *ModificationBody `json:"modification,omitempty" doc:"In answers to a capture or cancel: what became of it"`
+	CreatedAt         string            `json:"created_at" format:"date-time"`
+	UpdatedAt         string            `json:"updated_at" format:"date-time"`
 }
 
 // IntentBody is the form in which an intent leaves the house.
@@ -171,7 +171,7 @@ func viewPayment(i payment.Intent, p payment.Payment, x Extra) PaymentBody {
 		v.RedirectURL = p.RedirectURL
 	}
 	if x.Modification != nil {
-		v.Modification = viewChange(*x.Modification)
+		v.Modification = viewModification(*x.Modification)
 	}
 	return v
 }

@@ -12,8 +12,8 @@ const CodeTries = 5
 // RefundPath is where a refund or compensation is read: the value of Location.
 func RefundPath(refund id.ID) string { return refundsPath + refund.Text(id.Refund) }
 
-// ChangeBody is the form in which a capture or cancel leaves the house, within its payment.
-type ChangeBody struct {
+// ModificationBody is the form in which a capture or cancel leaves the house, within its payment.
+type ModificationBody struct {
 	_           struct{}     `additionalProperties:"true"`
 	ID          string       `json:"id"`
 	Type        string       `json:"type" enum:"capture,cancel"`
@@ -24,13 +24,13 @@ type ChangeBody struct {
 	Explanation string       `json:"explanation" doc:"What the status means and what to do, in words"`
 }
 
-var changePrefix = map[payment.ModificationType]string{payment.Capture: id.Capture, payment.Cancel: id.Cancel}
+var modificationPrefix = map[payment.ModificationType]string{payment.Capture: id.Capture, payment.Cancel: id.Cancel}
 
-func viewChange(m payment.Modification) *ChangeBody {
-	return &ChangeBody{
-		ID: m.ID.Text(changePrefix[m.Type]), Type: string(m.Type), Status: string(m.Status),
+func viewModification(m payment.Modification) *ModificationBody {
+	return &ModificationBody{
+		ID: m.ID.Text(modificationPrefix[m.Type]), Type: string(m.Type), Status: string(m.Status),
 		Amount: m.Amount.Minor(), Currency: m.Amount.Currency().String(),
-		Failure: failureOf(m.Failure), Explanation: changeWords(m),
+		Failure: failureOf(m.Failure), Explanation: modificationWords(m),
 	}
 }
 
@@ -55,15 +55,13 @@ type RefundBody struct {
 	UpdatedAt         string       `json:"updated_at" format:"date-time"`
 }
 
-// RefundReading is what a look-up of one refund finds.
-type RefundReading struct {
-	Intent  payment.Intent
-	Payment payment.Payment
-	Refund  payment.Modification
-}
+// RefundReading is what a look-up of one refund or compensation finds.
+type RefundReading struct{ payment.Modification }
 
 // JSON renders the refund as Refund does.
-func (r RefundReading) JSON() []byte { return Refund(r.Intent, r.Payment, r.Refund) }
+func (r RefundReading) JSON() []byte {
+	return Refund(payment.Intent{ID: r.Intent}, payment.Payment{ID: r.Payment}, r.Modification)
+}
 
 // Refund renders a refund or compensation of the payment. The same arguments give the same bytes.
 func Refund(i payment.Intent, p payment.Payment, m payment.Modification) []byte {
