@@ -22,6 +22,8 @@ type acquirerAccountCmd struct {
 	Add    accountAddCmd    `cmd:"" help:"Add an account of a tenant at an acquirer."`
 	List   accountListCmd   `cmd:"" help:"List the accounts of a tenant, with the contract of each."`
 	Rotate accountRotateCmd `cmd:"" help:"Replace the secrets of an account, and its settings where they are given."`
+	Pause  accountPauseCmd  `cmd:"" help:"Send no new payment to an account. What is under way there goes on."`
+	Resume accountResumeCmd `cmd:"" help:"Send new payments to a paused account again."`
 }
 
 // secretsFrom says where secrets come from: never from the command line, which other users of the machine can read.
@@ -171,6 +173,54 @@ func (c accountRotateCmd) Run(t *tool) error {
 	return t.tell(map[string]any{"ok": true, "id": c.Account}, c.Account+" has new secrets; replicas use them from their next call on")
 }
 
+type accountPauseCmd struct {
+	ofMerchant
+	Account string `arg:"" help:"The account: aa_…"`
+}
+
+// Run pauses the account.
+func (c accountPauseCmd) Run(t *tool) error { return t.pauseAccount(c.ofMerchant, c.Account, true) }
+
+type accountResumeCmd struct {
+	ofMerchant
+	Account string `arg:"" help:"The account: aa_…"`
+}
+
+// Run resumes the account.
+func (c accountResumeCmd) Run(t *tool) error { return t.pauseAccount(c.ofMerchant, c.Account, false) }
+
+func (t *tool) pauseAccount(of ofMerchant, text string, paused bool) error {
+	account, err := parseID(id.Account, text)
+	if err != nil {
+		return err
+	}
+	s, done, err := t.store()
+	if err != nil {
+		return err
+	}
+	defer done()
+	m, err := of.find(t, s)
+	if err != nil {
+		return err
+	}
+	found, err := s.PauseAccount(t.ctx, m.ID, account, paused)
+	if err == nil && !found {
+		err = noAccount(m, account)
+	}
+	if err != nil {
+		return err
+	}
+	state := text + " takes new payments again"
+	if paused {
+		state = text + " takes no new payments; what is under way there goes on"
+	}
+	return t.tell(map[string]any{"ok": true, "id": text, "paused": paused}, state)
+}
+
+func noAccount(m store.Merchant, account id.ID) error {
+	return fmt.Errorf("%s has no account %s", m.Name, account.Text(id.Account))
+}
+
 func accountOf(t *tool, s *store.Store, m store.Merchant, account id.ID) (flow.Account, error) {
 	all, err := s.AccountsOf(t.ctx, m.ID)
 	if err != nil {
@@ -181,7 +231,7 @@ func accountOf(t *tool, s *store.Store, m store.Merchant, account id.ID) (flow.A
 			return a, nil
 		}
 	}
-	return flow.Account{}, fmt.Errorf("%s has no account %s", m.Name, account.Text(id.Account))
+	return flow.Account{}, noAccount(m, account)
 }
 
 type accountListCmd struct{ ofMerchant }

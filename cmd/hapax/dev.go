@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/hapaxpay/hapax/internal/app"
 	"github.com/hapaxpay/hapax/internal/devdb"
 	"github.com/hapaxpay/hapax/internal/store"
 )
@@ -58,7 +59,7 @@ func (c devCmd) run(t *tool, dir string) error {
 	if t.cfg.SecretKey == "" {
 		t.cfg.SecretKey = mem.SecretKey
 	}
-	replica, err := t.replica(server.URL(devdb.RoleService, devdb.Database), false)
+	replica, err := t.replica(server.URL(devdb.RoleService, devdb.Database), app.Options{Dev: true})
 	if err != nil {
 		return err
 	}

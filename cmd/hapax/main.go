@@ -44,9 +44,10 @@ type cli struct {
 	Migrate         migrateCmd         `cmd:"" help:"Bring the database's schema up to this version."`
 	Demo            demoCmd            `cmd:"" help:"Replay known incidents against three services and print the acquirer's register of each."`
 	Sandbox         sandboxCmd         `cmd:"" help:"The sandbox acquirer alone."`
-	Merchant        merchantCmd        `cmd:"" help:"Merchants: add, list."`
+	Merchant        merchantCmd        `cmd:"" help:"Merchants: add, list, policy."`
 	Apikey          apikeyCmd          `cmd:"" help:"API keys: add, list, rotate with overlap, revoke."`
-	AcquirerAccount acquirerAccountCmd `cmd:"" help:"Acquirer accounts: add, list, rotate secrets."`
+	AcquirerAccount acquirerAccountCmd `cmd:"" help:"Acquirer accounts: add, list, rotate secrets, pause, resume."`
+	Routing         routingCmd         `cmd:"" help:"Which account takes which payment: add, list, remove rules."`
 	Acquirers       acquirersCmd       `cmd:"" help:"The contracts that adapters declare."`
 	Timeline        timelineCmd        `cmd:"" help:"The whole story of an intent, from any id that you have."`
 	Review          reviewCmd          `cmd:"" help:"What only a person may decide: list, show, decide."`

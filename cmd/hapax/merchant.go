@@ -16,8 +16,9 @@ import (
 )
 
 type merchantCmd struct {
-	Add  merchantAddCmd  `cmd:"" help:"Add a merchant: its test tenant, its live tenant, or both, paired."`
-	List merchantListCmd `cmd:"" help:"List all tenants."`
+	Add    merchantAddCmd    `cmd:"" help:"Add a merchant: its test tenant, its live tenant, or both, paired."`
+	List   merchantListCmd   `cmd:"" help:"List all tenants."`
+	Policy merchantPolicyCmd `cmd:"" help:"Show or change what a tenant has decided: codes for cancels, compensation."`
 }
 
 type merchantAddCmd struct {

@@ -25,7 +25,7 @@ func (c serveCmd) Run(t *tool) error {
 		return errors.New("serve needs HAPAX_DATABASE_URL; `hapax dev` starts a private database")
 	}
 	t.quiet()
-	replica, err := t.replica(t.cfg.DatabaseURL, c.Only == "workers")
+	replica, err := t.replica(t.cfg.DatabaseURL, app.Options{WithoutAPI: c.Only == "workers"})
 	if err != nil {
 		return err
 	}
@@ -41,14 +41,15 @@ func (c serveCmd) Run(t *tool) error {
 }
 
 // replica opens a replica with the fault plan of the environment; the plan is refused where a live merchant exists.
-func (t *tool) replica(databaseURL string, withoutAPI bool) (*app.Replica, error) {
+func (t *tool) replica(databaseURL string, o app.Options) (*app.Replica, error) {
 	plan, err := fault.Parse(t.cfg.Faults)
 	if err != nil {
 		return nil, err
 	}
 	cfg := t.cfg
 	cfg.DatabaseURL = databaseURL
-	replica, err := app.Open(t.ctx, cfg, app.Options{Log: t.log, Faults: plan, Offset: plan.Clock, Version: version, WithoutAPI: withoutAPI})
+	o.Log, o.Faults, o.Offset, o.Version = t.log, plan, plan.Clock, version
+	replica, err := app.Open(t.ctx, cfg, o)
 	if err != nil {
 		return nil, err
 	}
