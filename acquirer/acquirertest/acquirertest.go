@@ -6,6 +6,7 @@
 package acquirertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -24,6 +25,9 @@ type Factory struct {
 	Open func(doer wire.Doer) (acquirer.Adapter, error)
 	// Charge is one that the acquirer would take. Its key and amount are those in the Answers.
 	Charge acquirer.Request
+	// Others are one request for each further call that the contract offers, in the same way. Their objects are those in
+	// the Answers too.
+	Others []acquirer.Request
 	// Answers are all answers that the acquirer's documentation lists and the adapter maps, those to OutcomeUnknown
 	// included. The kit holds that everything else is OutcomeUnknown.
 	Answers []Answer
@@ -33,8 +37,10 @@ type Factory struct {
 
 // Answer is one documented answer.
 type Answer struct {
-	// Lookup: the answer to a lookup; else to a charge. Reference is the acquirer's id that the lookup knows; when it
-	// is empty, only our key is known.
+	// Action is the call that is answered, or that is looked up; empty: a charge.
+	Action acquirer.Action
+	// Lookup: the answer to a lookup; else to the call itself. Reference is the acquirer's id that the lookup knows; when
+	// it is empty, only our key is known, and the object of the sample request where it has one.
 	Lookup    bool
 	Reference string
 
@@ -56,6 +62,7 @@ type check struct {
 
 var checks = []check{
 	{"contract", checkContract},
+	{"every offered call", checkOffered},
 	{"prepared", checkPrepared},
 	{"same bytes and key", checkSameRequest},
 	{"documented answers", checkDocumented},
@@ -115,6 +122,10 @@ type checker struct {
 	ctx   context.Context
 	seed  uint64
 	found []string
+
+	// script and asked are the transport and the adapter of ask, made once: an adapter holds no state.
+	script *Script
+	asked  acquirer.Adapter
 }
 
 // stop ends a check that cannot go on.
@@ -152,12 +163,37 @@ func (c *checker) open(doer wire.Doer) acquirer.Adapter {
 	return a
 }
 
-func (c *checker) prepare(a acquirer.Adapter) acquirer.Prepared {
-	p, err := a.Prepare(c.Charge)
+// samples are the charge and one request for each other call.
+func (c *checker) samples() []acquirer.Request {
+	all := append([]acquirer.Request{c.Charge}, c.Others...)
+	for i := range all {
+		all[i].Action = cmp.Or(all[i].Action, acquirer.ActionCharge)
+	}
+	return all
+}
+
+// sample is the request of one action.
+func (c *checker) sample(action acquirer.Action) acquirer.Request {
+	for _, one := range c.samples() {
+		if one.Action == cmp.Or(action, acquirer.ActionCharge) {
+			return one
+		}
+	}
+	c.fatalf("there is no sample of a %s", action)
+	return acquirer.Request{}
+}
+
+func (c *checker) prepare(a acquirer.Adapter, sample acquirer.Request) acquirer.Prepared {
+	p, err := a.Prepare(sample)
 	if err != nil {
-		c.fatalf("the sample charge cannot be prepared: %v", err)
+		c.fatalf("the sample of a %s cannot be prepared: %v", sample.Action, err)
 	}
 	return p
+}
+
+// query asks about what a sample sent.
+func query(sample acquirer.Request, reference string) acquirer.Query {
+	return acquirer.Query{Action: sample.Action, Key: sample.Key, Object: sample.Object, Reference: reference}
 }
 
 // permit is fresh for longer than any test.

@@ -14,16 +14,22 @@ const maxQuestions = 4
 // checkPermit: no permit, a used one and an old one send nothing, on a real connection (PROTOCOL A0, A5). A used permit
 // proves nothing: the other call may have sent.
 func checkPermit(c *checker) {
+	for _, sample := range c.samples() {
+		c.permits(sample)
+	}
+}
+
+func (c *checker) permits(sample acquirer.Request) {
 	peer := c.peer(reply(http.StatusServiceUnavailable, "text/plain", "down"))
 	defer c.closePeer(peer)
 	client := c.client(peer.url, wire.Config{})
 	defer client.Close()
 	a := c.open(client)
-	p := c.prepare(a)
+	p := c.prepare(a, sample)
 	used := permit()
 	a.Send(c.ctx, p, used)
 	if n := peer.requests(); n != 1 {
-		c.errorf("a send with a permit made %d requests", n)
+		c.errorf("a %s with a permit made %d requests", sample.Action, n)
 	}
 	old := permit()
 	old.GrantedAt.Wall = old.GrantedAt.Wall.Add(-time.Hour)
@@ -37,13 +43,13 @@ func checkPermit(c *checker) {
 		{"a permit that is over", old, acquirer.OutcomeNotSent},
 	} {
 		r := a.Send(c.ctx, p, tt.permit)
-		c.checkReply("send", r)
+		c.checkReply(Answer{Action: sample.Action}, r)
 		if r.Outcome != tt.want {
-			c.errorf("a send with %s: outcome %v, want %v", tt.what, r.Outcome, tt.want)
+			c.errorf("a %s with %s: outcome %v, want %v", sample.Action, tt.what, r.Outcome, tt.want)
 		}
 	}
 	if n := peer.requests(); n != 1 {
-		c.errorf("sends without a good permit reached the acquirer: %d requests", n-1)
+		c.errorf("a %s without a good permit reached the acquirer: %d requests", sample.Action, n-1)
 	}
 }
 
@@ -55,11 +61,13 @@ func checkForbidden(c *checker) {
 	defer client.Close()
 	a := c.open(client)
 	ctx := wire.ForbidNetwork(c.ctx)
-	if r := a.Send(ctx, c.prepare(a), permit()); r.Outcome != acquirer.OutcomeNotSent {
-		c.errorf("a send inside a transaction: outcome %v", r.Outcome)
-	}
-	if r := a.Lookup(ctx, acquirer.Query{Key: c.Charge.Key}); r.Outcome != acquirer.OutcomeUnknown {
-		c.errorf("a lookup inside a transaction: outcome %v", r.Outcome)
+	for _, sample := range c.samples() {
+		if r := a.Send(ctx, c.prepare(a, sample), permit()); r.Outcome != acquirer.OutcomeNotSent {
+			c.errorf("a %s inside a transaction: outcome %v", sample.Action, r.Outcome)
+		}
+		if r := a.Lookup(ctx, query(sample, "")); r.Outcome != acquirer.OutcomeUnknown {
+			c.errorf("a lookup of a %s inside a transaction: outcome %v", sample.Action, r.Outcome)
+		}
 	}
 	if _, err := a.Movements(ctx, time.Unix(0, 0), time.Unix(1, 0)); err == nil {
 		c.errorf("a list of movements inside a transaction is no error")
@@ -73,20 +81,23 @@ func checkForbidden(c *checker) {
 func checkLookupAsks(c *checker) {
 	script := always(answered(503, "text/plain", "down"))
 	a := c.open(script)
-	for _, q := range []acquirer.Query{{Key: c.Charge.Key}, {Key: c.Charge.Key, Reference: "id-1"}, {Reference: "id-1"}, {}} {
-		before := len(script.Calls())
-		r := a.Lookup(c.ctx, q)
-		c.checkReply("lookup", r)
-		if r.Outcome != acquirer.OutcomeUnknown {
-			c.errorf("a lookup %+v answered with 503: outcome %v", q, r.Outcome)
-		}
-		switch n := len(script.Calls()) - before; {
-		case n > maxQuestions:
-			c.errorf("one lookup made %d calls", n)
-		case n > 0 && !a.Contract().CanLookup():
-			c.errorf("a lookup is made that the contract does not offer")
-		case n > 0 && q == (acquirer.Query{}):
-			c.errorf("a lookup of nothing makes a call")
+	for _, sample := range c.samples() {
+		for _, q := range []acquirer.Query{query(sample, ""), query(sample, "id-1"), {Action: sample.Action, Reference: "id-1"},
+			{Action: sample.Action}} {
+			before := len(script.Calls())
+			r := a.Lookup(c.ctx, q)
+			c.checkReply(Answer{Action: sample.Action, Lookup: true}, r)
+			if r.Outcome != acquirer.OutcomeUnknown {
+				c.errorf("a lookup %+v answered with 503: outcome %v", q, r.Outcome)
+			}
+			switch n := len(script.Calls()) - before; {
+			case n > maxQuestions:
+				c.errorf("one lookup made %d calls", n)
+			case n > 0 && !a.Contract().For(sample.Action).CanLookup():
+				c.errorf("a lookup of a %s is made that the contract does not offer", sample.Action)
+			case n > 0 && q == (acquirer.Query{Action: sample.Action}):
+				c.errorf("a lookup of nothing makes a call")
+			}
 		}
 	}
 	if _, err := a.Movements(c.ctx, time.Unix(0, 0), time.Unix(1, 0)); err == nil {

@@ -76,8 +76,62 @@ func (m *mutant) Movements(ctx context.Context, from, to time.Time) ([]acquirer.
 	return m.Adapter.Movements(ctx, from, to)
 }
 
+const (
+	mutantCharge  = `{"id":"ch_1","reference":"` + mutantKey + `","status":"succeeded","amount":500,"currency":"JPY"}`
+	mutantSession = `{"id":"cs_1","reference":"` + mutantKey + `","status":"open","amount":500,"currency":"JPY","charge":null,` +
+		`"page_url":"https://pay.example/1","expires_at":"2026-01-02T03:04:05Z"}`
+	mutantClosed = `{"id":"cs_1","reference":"` + mutantKey + `","status":"closed","amount":500,"currency":"JPY","charge":null}`
+)
+
+func mutantAct(kind, id string) string {
+	return fmt.Sprintf(`{"id":%q,"kind":%q,"charge":"ch_1","reference":%q,"status":"succeeded","amount":500,"currency":"JPY",`+
+		`"at":"2026-01-02T03:04:05Z"}`, id, kind, mutantKey)
+}
+
+// mutantRequests are one of each call beside a charge.
+func mutantRequests() []acquirer.Request {
+	amount := money.Must(500, "JPY")
+	return []acquirer.Request{
+		{Action: acquirer.ActionSession, Key: mutantKey, Amount: amount, ReturnURL: "https://shop.example/back"},
+		{Action: acquirer.ActionCapture, Key: mutantKey, Amount: amount, Object: "ch_1"},
+		{Action: acquirer.ActionReverse, Key: mutantKey, Object: "ch_1"},
+		{Action: acquirer.ActionClose, Key: mutantKey, Object: "cs_1"},
+		{Action: acquirer.ActionRefund, Key: mutantKey, Amount: amount, Object: "ch_1"},
+	}
+}
+
+func mutantAnswers() []Answer {
+	const ok, notFound = acquirer.OutcomeSucceeded, `{"error":{"code":"not_found","message":"-"}}`
+	found := []Answer{
+		{Status: 200, Body: mutantCharge, Outcome: ok},
+		{Lookup: true, Status: 200, Body: `{"data":[` + mutantCharge + `]}`, Outcome: ok},
+		{Lookup: true, Status: 404, Body: notFound, Outcome: acquirer.OutcomeNotFound},
+		{Action: acquirer.ActionSession, Status: 200, Body: mutantSession, Outcome: acquirer.OutcomeRegistered},
+		{Action: acquirer.ActionSession, Status: 200, Body: mutantClosed, Outcome: acquirer.OutcomeClosed},
+		{Action: acquirer.ActionCapture, Status: 200, Body: mutantAct("capture", "cp_1"), Outcome: ok},
+		{Action: acquirer.ActionReverse, Status: 200, Body: mutantAct("reverse", "rv_1"), Outcome: ok},
+		{Action: acquirer.ActionReverse, Status: 200, Body: mutantCharge, Outcome: acquirer.OutcomeDeclined},
+		{Action: acquirer.ActionRefund, Status: 200, Body: mutantAct("refund", "rf_1"), Outcome: ok},
+		{Action: acquirer.ActionRefund, Lookup: true, Status: 200, Body: `{"data":[` + mutantAct("refund", "rf_1") + `]}`, Outcome: ok},
+		{Action: acquirer.ActionRefund, Lookup: true, Status: 404, Body: notFound, Outcome: acquirer.OutcomeNotFound},
+		{Action: acquirer.ActionClose, Status: 200, Body: mutantClosed, Outcome: ok},
+	}
+	for _, one := range append([]acquirer.Request{{Action: acquirer.ActionCharge}}, mutantRequests()...) {
+		for code, status := range map[string]int{"unauthorized": 401, "malformed": 400, "invalid_value": 422} {
+			found = append(found, Answer{Action: one.Action, Status: status, Body: `{"error":{"code":"` + code + `","message":"-"}}`,
+				Outcome: acquirer.OutcomeRejected})
+		}
+		if one.Object != "" {
+			found = append(found, Answer{Action: one.Action, Status: 404, Body: notFound, Outcome: acquirer.OutcomeRejected})
+		}
+	}
+	for i := range found {
+		found[i].ContentType = "application/json"
+	}
+	return found
+}
+
 func mutantFactory(fault mutant) Factory {
-	charge := fmt.Sprintf(`{"id":"ch_1","reference":%q,"status":"succeeded","amount":500,"currency":"JPY"}`, mutantKey)
 	return Factory{
 		Open: func(doer wire.Doer) (acquirer.Adapter, error) {
 			s, err := sandbox.ParseSettings([]byte(`{"url":"http://127.0.0.1:1"}`))
@@ -90,19 +144,25 @@ func mutantFactory(fault mutant) Factory {
 			return &m, err
 		},
 		Charge: acquirer.Request{Key: mutantKey, Amount: money.Must(500, "JPY"), PaymentMethod: "pm_ok"},
-		Answers: []Answer{
-			{Status: 200, ContentType: "application/json", Body: charge, Outcome: acquirer.OutcomeSucceeded},
-			{Status: 401, ContentType: "application/json", Body: `{"error":{"code":"unauthorized","message":"-"}}`,
-				Outcome: acquirer.OutcomeRejected},
-			{Status: 400, ContentType: "application/json", Body: `{"error":{"code":"malformed","message":"-"}}`,
-				Outcome: acquirer.OutcomeRejected},
-			{Status: 422, ContentType: "application/json", Body: `{"error":{"code":"invalid_value","message":"-"}}`,
-				Outcome: acquirer.OutcomeRejected},
-			{Lookup: true, Status: 200, ContentType: "application/json", Body: `{"data":[` + charge + `]}`, Outcome: acquirer.OutcomeSucceeded},
-			{Lookup: true, Status: 404, ContentType: "application/json", Body: `{"error":{"code":"not_found","message":"-"}}`,
-				Outcome: acquirer.OutcomeNotFound},
-		},
+		Others: mutantRequests(), Answers: mutantAnswers(),
 	}
+}
+
+// only lets a fault of Send be seen in one call.
+func only(action acquirer.Action, fault func(*mutant, context.Context, acquirer.Prepared, *wire.Permit) acquirer.Reply) mutant {
+	return mutant{send: func(m *mutant, ctx context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply {
+		if p.Action != action {
+			return m.Adapter.Send(ctx, p, permit)
+		}
+		return fault(m, ctx, p, permit)
+	}}
+}
+
+// onReply lets a fault of the reply be seen in one call.
+func onReply(action acquirer.Action, fault func(acquirer.Reply) acquirer.Reply) mutant {
+	return only(action, func(m *mutant, ctx context.Context, p acquirer.Prepared, permit *wire.Permit) acquirer.Reply {
+		return fault(m.Adapter.Send(ctx, p, permit))
+	})
 }
 
 func turn(from, to acquirer.Outcome) func(acquirer.Reply) acquirer.Reply {
@@ -114,9 +174,10 @@ func turn(from, to acquirer.Outcome) func(acquirer.Reply) acquirer.Reply {
 	}
 }
 
-// further adds money to what a lookup found.
+// further adds something to what a lookup found.
 func further(more acquirer.Reply) func(*mutant, context.Context, acquirer.Query) acquirer.Reply {
 	more.Outcome, more.Amount, more.Class = acquirer.OutcomeSucceeded, money.Must(500, "JPY"), cmp.Or(more.Class, "more")
+	more.About = cmp.Or(more.About, acquirer.ActionCharge)
 	return func(m *mutant, ctx context.Context, q acquirer.Query) acquirer.Reply {
 		r := m.Adapter.Lookup(ctx, q)
 		if r.Outcome == acquirer.OutcomeSucceeded {
@@ -135,11 +196,7 @@ func raw(m *mutant, ctx context.Context, p acquirer.Prepared, permit *wire.Permi
 // TestTheKitFindsFaults holds the kit itself: each fault is found by the check that is meant for it.
 func TestTheKitFindsFaults(t *testing.T) {
 	var counter atomic.Int64
-	for _, tt := range []struct {
-		name  string
-		check string
-		fault mutant
-	}{
+	hold(t, append(faultsOfOtherCalls(&counter), []found{
 		{"repeats by itself", "same bytes and key", mutant{
 			send: func(m *mutant, ctx context.Context, p acquirer.Prepared, permit1 *wire.Permit) acquirer.Reply {
 				if r := m.Adapter.Send(ctx, p, permit1); r.Outcome != acquirer.OutcomeUnknown {
@@ -240,16 +297,35 @@ func TestTheKitFindsFaults(t *testing.T) {
 				c.LookupLag += time.Duration(counter.Add(1))
 				return c
 			}}},
-	} {
+	}...))
+}
+
+// found is a fault and the check that must find it.
+type found struct {
+	name  string
+	check string
+	fault mutant
+}
+
+// hold holds that each fault is found, and nothing in an adapter without it.
+func hold(t *testing.T, faults []found) {
+	t.Helper()
+	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {
 			one := checkNamed(t, tt.check)
 			if found := one.problems(t.Context(), mutantFactory(tt.fault), 1); len(found) == 0 {
 				t.Errorf("the check %q finds nothing", tt.check)
 			}
-			if found := one.problems(t.Context(), mutantFactory(mutant{}), 1); len(found) != 0 {
-				t.Errorf("the check %q finds something in a good adapter: %v", tt.check, found)
-			}
 		})
+	}
+}
+
+// TestTheKitPassesAGoodAdapter: no check finds anything where nothing is wrong.
+func TestTheKitPassesAGoodAdapter(t *testing.T) {
+	for _, one := range checks {
+		if found := one.problems(t.Context(), mutantFactory(mutant{}), 1); len(found) != 0 {
+			t.Errorf("the check %q finds something in a good adapter: %v", one.name, found)
+		}
 	}
 }
 

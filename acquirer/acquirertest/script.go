@@ -45,6 +45,13 @@ func (s *Script) Do(ctx context.Context, call wire.Call) wire.Result {
 	return s.Answer(call)
 }
 
+// restart forgets the calls and answers the next ones with the result.
+func (s *Script) restart(res wire.Result) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls, s.Answer = nil, func(wire.Call) wire.Result { return res }
+}
+
 // Calls gives the calls until now, refused ones included.
 func (s *Script) Calls() []wire.Call {
 	s.mu.Lock()

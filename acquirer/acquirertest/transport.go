@@ -100,15 +100,19 @@ func untilReset(p *peer) func(context.Context, string) {
 // checkTransport: of all that can happen on the way, only what provably left nothing is "not sent"; all else is unknown,
 // for a charge and for a lookup, with one request at most (PROTOCOL section 5, A2; case 23).
 func checkTransport(c *checker) {
-	for _, m := range misbehaviours {
-		c.play(m, "send", func(a acquirer.Adapter) acquirer.Reply { return a.Send(c.ctx, c.prepare(a), permit()) })
-		c.play(m, "lookup", func(a acquirer.Adapter) acquirer.Reply {
-			return a.Lookup(c.ctx, acquirer.Query{Key: c.Charge.Key})
-		})
+	for _, sample := range c.samples() {
+		for _, m := range misbehaviours {
+			c.play(m, Answer{Action: sample.Action}, func(a acquirer.Adapter) acquirer.Reply {
+				return a.Send(c.ctx, c.prepare(a, sample), permit())
+			})
+			c.play(m, Answer{Action: sample.Action, Lookup: true}, func(a acquirer.Adapter) acquirer.Reply {
+				return a.Lookup(c.ctx, query(sample, ""))
+			})
+		}
 	}
 }
 
-func (c *checker) play(m misbehaviour, what string, call func(acquirer.Adapter) acquirer.Reply) {
+func (c *checker) play(m misbehaviour, question Answer, call func(acquirer.Adapter) acquirer.Reply) {
 	p := c.peer(m.serve)
 	defer c.closePeer(p)
 	url := p.url
@@ -121,9 +125,10 @@ func (c *checker) play(m misbehaviour, what string, call func(acquirer.Adapter) 
 	client := c.client(url, m.config)
 	defer client.Close()
 	r := call(c.open(client))
-	c.checkReply(what, r)
+	what := question.words()
+	c.checkReply(question, r)
 	want := acquirer.OutcomeUnknown
-	if m.notSent && what == "send" {
+	if m.notSent && !question.Lookup {
 		want = acquirer.OutcomeNotSent
 	}
 	if r.Outcome != want {
@@ -141,6 +146,12 @@ func (c *checker) play(m misbehaviour, what string, call func(acquirer.Adapter) 
 // checkKeptConnection: a kept connection dies after the acquirer has read the request. Go's own transport would send
 // the request again (PROTOCOL A2); the adapter must not.
 func checkKeptConnection(c *checker) {
+	for _, sample := range c.samples() {
+		c.keptConnection(sample)
+	}
+}
+
+func (c *checker) keptConnection(sample acquirer.Request) {
 	p := c.peer(func(pc *peerConn) {
 		if pc.request() {
 			pc.say("HTTP/1.1 503 X\r\nContent-Length: 0\r\n\r\n")
@@ -151,12 +162,12 @@ func checkKeptConnection(c *checker) {
 	client := c.client(p.url, wire.Config{})
 	defer client.Close()
 	a := c.open(client)
-	prepared := c.prepare(a)
+	prepared := c.prepare(a, sample)
 	a.Send(c.ctx, prepared, permit())
 	if r := a.Send(c.ctx, prepared, permit()); r.Outcome != acquirer.OutcomeUnknown {
-		c.errorf("a kept connection died after the request: outcome %v", r.Outcome)
+		c.errorf("%s: a kept connection died after the request: outcome %v", sample.Action, r.Outcome)
 	}
 	if requests, conns := p.requests(), p.accepted(); requests != 2 || conns != 1 {
-		c.errorf("two sends made %d requests on %d connections, want 2 on 1", requests, conns)
+		c.errorf("%s: two sends made %d requests on %d connections, want 2 on 1", sample.Action, requests, conns)
 	}
 }

@@ -52,6 +52,16 @@ func all(oks ...bool) bool {
 	return true
 }
 
+// isOther says whether the members are those of an error or of another sort of object, one member of which is named.
+func isOther(members map[string]json.RawMessage, foreign ...string) bool {
+	for _, member := range append(foreign, "error") {
+		if _, there := members[member]; there {
+			return true
+		}
+	}
+	return false
+}
+
 // optional reads a member that may be missing or null.
 func optional[T any](raw json.RawMessage, read func(json.RawMessage) (T, bool)) (value T, ok bool) {
 	if raw == nil || string(raw) == "null" {
@@ -61,7 +71,7 @@ func optional[T any](raw json.RawMessage, read func(json.RawMessage) (T, bool)) 
 }
 
 func parseCharge(members map[string]json.RawMessage) (c charge, ok bool) {
-	if _, failed := members["error"]; failed {
+	if isOther(members, "kind", "charge", "data") {
 		return charge{}, false
 	}
 	oks := make([]bool, 7)
@@ -124,7 +134,7 @@ func readAct(raw json.RawMessage) (a act, ok bool) {
 }
 
 func parseAct(members map[string]json.RawMessage) (a act, ok bool) {
-	if _, failed := members["error"]; failed {
+	if isOther(members, "acts", "data") {
 		return act{}, false
 	}
 	oks := make([]bool, 8)
@@ -159,7 +169,7 @@ func readActs(raw json.RawMessage) ([]act, bool) {
 }
 
 func parseSession(members map[string]json.RawMessage) (s session, ok bool) {
-	if _, failed := members["error"]; failed {
+	if _, told := members["charge"]; !told || isOther(members, "kind", "acts", "data") {
 		return session{}, false
 	}
 	oks := make([]bool, 6)
