@@ -3,6 +3,7 @@ package auth
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -31,7 +32,10 @@ var (
 
 // Keyring holds the keys that seal secrets at rest: the first seals, each opens what it sealed. A key is rotated by
 // putting the new one in front, sealing again, and taking the old one away.
-type Keyring struct{ keys []sealKey }
+type Keyring struct {
+	keys []sealKey
+	root []byte // the first key, from which other secrets are derived
+}
 
 type sealKey struct {
 	id   [keyIDBytes]byte
@@ -55,8 +59,21 @@ func ParseKeyring(text string) (*Keyring, error) {
 			return nil, err
 		}
 		ring.keys = append(ring.keys, key)
+		if ring.root == nil {
+			ring.root = raw
+		}
 	}
 	return ring, nil
+}
+
+// Derive gives the secret for another purpose: 32 bytes, the same for the same first key and purpose (RFC 5869). From a
+// rotation on it is another one, so that it is for what soon expires.
+func (r *Keyring) Derive(purpose string) []byte {
+	secret, err := hkdf.Key(sha256.New, r.root, nil, "hapax derived secret\x00"+purpose, secretKeyBytes)
+	if err != nil {
+		panic("auth: " + err.Error()) // only a length above 255 hashes fails
+	}
+	return secret
 }
 
 func newSealKey(raw []byte) (sealKey, error) {

@@ -86,3 +86,17 @@ func TestParseKeyringRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestDerive: one secret for each first key and purpose, which tells nothing of the key.
+func TestDerive(t *testing.T) {
+	one := ring(t, secretKey(1)).Derive("codes")
+	if !bytes.Equal(one, ring(t, secretKey(1)+","+secretKey(2)).Derive("codes")) {
+		t.Error("a key that only opens changes what is derived")
+	}
+	for name, other := range map[string][]byte{"another purpose": ring(t, secretKey(1)).Derive("other"), "another key": ring(t, secretKey(2)+","+secretKey(1)).Derive("codes"),
+		"the key itself": bytes.Repeat([]byte{1}, secretKeyBytes)} {
+		if bytes.Equal(one, other) || len(other) != secretKeyBytes {
+			t.Errorf("%s gives the same", name)
+		}
+	}
+}

@@ -24,11 +24,8 @@ func (d *door) routeCheck() route {
 	rt.Description = "Takes no idempotency key, and its answer is never stored. Asking moves no money, however often."
 	payment := c.schema(present.PaymentBody{})
 	rt.Responses = c.tells(map[int]*huma.Response{
-		200: c.good("Registered or authorized", payment, "Location"),
-		201: c.good("Paid", payment, "Location"),
+		200: c.good("What is true now: also of a refused payment, since the check itself is not refused", payment, "Location"),
 		202: c.good("Not known yet", payment, "Location", "Retry-After"),
-		402: c.good("Declined, with the acquirer's reason", payment, "Location"),
-		422: c.good("Failed or canceled, with the reason", payment, "Location"),
 	}, problem.NotFound, problem.TooLarge, problem.UnsupportedMediaType)
 	rt.handle = d.check
 	return rt

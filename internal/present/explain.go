@@ -32,7 +32,7 @@ var overWords = map[string]string{
 }
 
 const (
-	partWords       = "A part of the held money was taken, the rest is still held. Capture it, or cancel the payment to release it."
+	partWords       = "A part of the held money was taken, the rest is still held. Capture more of it; a final capture releases what is left."
 	partBackWords   = "The money was taken, and a part of it was given back."
 	allBackWords    = "The money was taken, and all of it was given back."
 	disputeWords    = "The money was taken, and the payer's bank took back what is disputed. Answer the dispute at the acquirer; what is disputed cannot be refunded meanwhile."
@@ -81,19 +81,19 @@ var stateWords = map[payment.ModificationType]map[payment.ModificationStatus]str
 		payment.ModPending:   "The capture is under way. It is not refused: repeat the same key, or look the payment up.",
 		payment.ModUnknown:   "No answer of the acquirer proves yet whether the money was taken, and the acquirer is being asked. It is not refused: repeat the same key, or look the payment up; do not capture again.",
 		payment.ModSucceeded: "The money was taken.",
-		payment.ModFailed:    "The acquirer refused the capture, and no money was taken by it. See the failure and the status of the payment.",
+		payment.ModFailed:    "The capture failed, and no money was taken by it. See the failure and the status of the payment; a new attempt takes a new key.",
 	},
 	payment.Cancel: {
 		payment.ModPending:   "The cancellation is under way. Repeat the same key, or look the payment up.",
 		payment.ModUnknown:   "No answer of the acquirer proves yet whether the payment is canceled, and the acquirer is being asked. Repeat the same key, or look the payment up.",
 		payment.ModSucceeded: "The payment is canceled: no money was taken, and none is held.",
-		payment.ModFailed:    "The acquirer refused the cancellation. See the failure and the status of the payment.",
+		payment.ModFailed:    "The cancellation failed. See the failure and the status of the payment; a new attempt takes a new key.",
 	},
 	payment.Refund: {
 		payment.ModPending:   "The refund is under way. It is not refused: repeat the same key, or look it up; do not start another.",
 		payment.ModUnknown:   "No answer of the acquirer proves yet whether the money was given back, and the acquirer is being asked. Its amount stays reserved. Repeat the same key, or look it up; do not start another.",
 		payment.ModSucceeded: "The money was given back.",
-		payment.ModFailed:    "The refund was refused, and no money was given back. Its amount can be refunded again, with a new key.",
+		payment.ModFailed:    "The refund failed, and no money was given back. Its amount can be refunded again, with a new key.",
 	},
 	payment.Compensation: {
 		payment.ModPending:   "Money that should not have moved is being given back.",
@@ -106,7 +106,9 @@ var stateWords = map[payment.ModificationType]map[payment.ModificationStatus]str
 // failedWords say why a change failed, where its state alone says less.
 var failedWords = map[payment.ModificationType]map[string]string{
 	payment.Capture: {
-		"hold_expired": "The capture came too late: the hold had lapsed or was released, and no money was taken. A new attempt is a new payment, with a new key.",
+		"already_captured":  "The acquirer says that the money was taken already. Look the payment up; do not capture again.",
+		"exceeds_remaining": "The acquirer says that less is held than was asked for; no money was taken by this capture. Look at what was done at the acquirer by hand.",
+		"hold_expired":      "The capture came too late: the hold had lapsed or was released, and no money was taken. A new attempt is a new payment, with a new key.",
 	},
 	payment.Cancel: {
 		"already_captured":   "The cancellation came too late: the money had been taken. Refund it instead.",
