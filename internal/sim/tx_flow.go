@@ -169,6 +169,7 @@ func (t *tx) references(merchant, intent, account id.ID) error {
 func (t *tx) InsertPayments(_ context.Context, rows []payment.Payment) ([]bool, error) {
 	fresh := make([]bool, len(rows))
 	for n, p := range rows {
+		p.Capture = cmp.Or(p.Capture, payment.CaptureAutomatic)
 		p.DueAt, p.ExpiresAt, p.CreatedAt, p.UpdatedAt = micro(p.DueAt), micro(p.ExpiresAt), t.now, t.now
 		var err error
 		if fresh[n], err = t.payments.absorb(t, "payment_one_live", p); fresh[n] {
@@ -211,11 +212,12 @@ func (t *tx) SavePayments(_ context.Context, changes []flow.PaymentChange) error
 		if !ok || p.Status != c.ExpectedStatus || p.Version != c.ExpectedVersion {
 			return t.fail("save payments", violates("a payment that changed under its lock"))
 		}
-		if p.Status.Final() && (p.Status != c.New.Status || p.RefusedAt != c.New.RefusedAt) {
+		if p.Status.Final() && (p.Status != c.New.Status || p.Captured != c.New.Captured || p.RefusedAt != c.New.RefusedAt) {
 			t.defect(fmt.Sprintf("payment %s is final and changes (I-3)", p.ID))
 		}
 		row := c.New
-		row.By, row.CreatedAt, row.UpdatedAt = p.By, p.CreatedAt, t.now
+		row.Intent, row.N, row.Flow, row.Amount, row.Capture, row.Method, row.ReturnURL = p.Intent, p.N, p.Flow, p.Amount, p.Capture, p.Method, p.ReturnURL
+		row.Account, row.AcquirerKey, row.By, row.CreatedAt, row.UpdatedAt = p.Account, p.AcquirerKey, p.By, p.CreatedAt, t.now
 		row.RefusedAt, row.DueAt, row.ExpiresAt = micro(row.RefusedAt), micro(row.DueAt), micro(row.ExpiresAt)
 		if err := t.payments.put(t, row); err != nil {
 			return t.fail("save payments", err)
@@ -265,11 +267,11 @@ func (t *tx) InsertMovements(_ context.Context, rows []payment.Movement) ([]bool
 	return fresh, nil
 }
 
-// SaveMovements implements flow.Tx: one that was given back meanwhile fails.
+// SaveMovements implements flow.Tx: unapplied money may become anything, applied money be given back; all else fails.
 func (t *tx) SaveMovements(_ context.Context, rows []payment.Movement) error {
 	for _, m := range rows {
 		row, ok := t.movements.get(flow.Row{Merchant: m.Merchant, ID: m.ID})
-		if !ok || row.State == payment.Returned {
+		if !ok || row.State != payment.Unapplied && (row.State != payment.Applied || m.State != payment.Returned) {
 			return t.fail("save movements", violates("a movement that is gone, or was decided about"))
 		}
 		row.State, row.Cause, row.Intent, row.Payment = m.State, m.Cause, m.Intent, m.Payment
@@ -309,7 +311,7 @@ func (t *tx) InsertEvidence(_ context.Context, rows []evidence.Observation) ([]b
 	fresh := make([]bool, len(rows))
 	for n, o := range rows {
 		var err error
-		if fresh[n], err = t.evidence.absorb(t, "", o); err != nil {
+		if fresh[n], err = t.evidence.absorb(t, "", stored(o)); err != nil {
 			return nil, t.fail("insert evidence", err)
 		}
 	}

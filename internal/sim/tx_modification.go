@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
+	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/evidence"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
@@ -17,10 +19,10 @@ import (
 func (t *tx) InsertModifications(_ context.Context, rows []payment.Modification) ([]bool, error) {
 	fresh := make([]bool, len(rows))
 	for n, m := range rows {
-		m.CreatedAt, m.UpdatedAt = t.now, t.now
-		arbiter := "modification_one_open"
-		if m.Type == payment.Compensation {
-			arbiter = "modification_compensates"
+		m.Version, m.CreatedAt, m.UpdatedAt = max(m.Version, 1), t.now, t.now
+		arbiter := "modification_compensates"
+		if exclusive(m) {
+			arbiter = "modification_one_open"
 		}
 		var err error
 		if fresh[n], err = t.modifications.absorb(t, arbiter, m); fresh[n] {
@@ -95,23 +97,31 @@ func (t *tx) ModificationsByCommand(_ context.Context, refs []flow.CommandRef) (
 
 // DisputesOf implements flow.Tx.
 func (t *tx) DisputesOf(_ context.Context, payments []flow.Row) ([]payment.Dispute, error) {
-	return t.disputes.all(func(d payment.Dispute) bool {
+	rows := t.disputes.all(func(d payment.Dispute) bool {
 		return slices.Contains(payments, flow.Row{Merchant: d.Merchant, ID: d.Payment})
-	}), nil
+	})
+	slices.SortFunc(rows, func(a, b payment.Dispute) int {
+		return cmp.Or(bytes.Compare(a.Merchant[:], b.Merchant[:]), bytes.Compare(a.ID[:], b.ID[:]))
+	})
+	return rows, nil
 }
 
 // SaveDisputes implements flow.Tx: a dispute is known by account and reference, and what opened it stays.
 func (t *tx) SaveDisputes(_ context.Context, rows []payment.Dispute) error {
 	for _, d := range rows {
-		if old, known := t.disputes.by("dispute_reference", merchantRow{d.Merchant, d.Account, d.Reference}); known {
-			old.Status, old.Aside, old.DecidedAt = d.Status, d.Aside, micro(d.DecidedAt)
+		d.OpenedAt, d.DecidedAt = cmp.Or(micro(d.OpenedAt), t.now), cmp.Or(micro(d.DecidedAt), t.now)
+		if d.Status == payment.DisputeOpened {
+			d.DecidedAt = time.Time{}
+		}
+		_, known := t.payments.get(flow.Row{Merchant: d.Merchant, ID: d.Payment})
+		if old, again := t.disputes.by("dispute_reference", merchantRow{d.Merchant, d.Account, d.Reference}); again {
+			known = old.Payment == d.Payment
+			old.Status, old.Aside, old.DecidedAt = d.Status, d.Aside, d.DecidedAt
 			d = old
-		} else {
-			d.OpenedAt, d.DecidedAt = cmp.Or(micro(d.OpenedAt), t.now), micro(d.DecidedAt)
 		}
 		err := t.disputes.put(t, d)
-		if _, known := t.payments.get(flow.Row{Merchant: d.Merchant, ID: d.Payment}); err == nil && !known {
-			err = violates("dispute_payment_fkey")
+		if err == nil && !known {
+			err = violates("dispute_payment_fkey, or a dispute of another payment")
 		}
 		if err != nil {
 			return t.fail("save disputes", err)
@@ -122,7 +132,7 @@ func (t *tx) SaveDisputes(_ context.Context, rows []payment.Dispute) error {
 
 // InsertCancelCode implements flow.Tx.
 func (t *tx) InsertCancelCode(_ context.Context, c payment.CancelCode) error {
-	c.ExpiresAt, c.CreatedAt = micro(c.ExpiresAt), t.now
+	c.Tries, c.ConsumedAt, c.ExpiresAt, c.CreatedAt = 0, time.Time{}, micro(c.ExpiresAt), t.now
 	err := t.codes.insert(t, c)
 	if _, known := t.payments.get(flow.Row{Merchant: c.Merchant, ID: c.Payment}); err == nil && !known {
 		err = violates("cancel_code_payment_fkey")
@@ -141,11 +151,11 @@ func (t *tx) LatestCancelCode(_ context.Context, row flow.Row) (latest payment.C
 	return latest, known, nil
 }
 
-// SaveCancelCode implements flow.Tx.
+// SaveCancelCode implements flow.Tx: a code is consumed once, and a try that was counted stays counted.
 func (t *tx) SaveCancelCode(_ context.Context, c payment.CancelCode) error {
 	row, ok := t.codes.get(codeKey{c.Merchant, c.Payment, c.Ordinal})
-	if !ok {
-		return t.fail("save cancel code", violates("a code that was never issued"))
+	if !ok || !row.ConsumedAt.IsZero() || c.Tries < row.Tries {
+		return t.fail("save cancel code", violates("a code that was never issued, is consumed, or has more tries"))
 	}
 	row.Tries, row.ConsumedAt = c.Tries, micro(c.ConsumedAt)
 	return t.fail("save cancel code", t.codes.put(t, row))
@@ -155,6 +165,14 @@ func (t *tx) SaveCancelCode(_ context.Context, c payment.CancelCode) error {
 func (t *tx) CancelCodeByCommand(_ context.Context, ref flow.CommandRef) (payment.CancelCode, bool, error) {
 	c, ok := t.codes.by("cancel_code_command", ref)
 	return c, ok, nil
+}
+
+// stored is what a row of evidence keeps of an observation.
+func stored(o evidence.Observation) evidence.Observation {
+	o.About = cmp.Or(o.About, acquirer.ActionCharge)
+	o.AskedAt, o.ExpiresAt, o.MovedAt = micro(o.AskedAt), micro(o.ExpiresAt), micro(cmp.Or(o.MovedAt, o.At))
+	o.At, o.Answered, o.RedirectURL, o.Also = o.MovedAt, false, "", nil
+	return o
 }
 
 // EarlyEvidence implements flow.Tx. The order of insertion is the order of age.

@@ -178,11 +178,11 @@ func (t *tx) denied(ask operation.PermitAsk, o operation.Operation, i payment.In
 		return "", true
 	case t.barred(ask, o, i):
 		return operation.DeniedMoney, false
-	case o.Kind == operation.CreatePayment && !i.PayBefore.After(t.now):
+	case first(o.Kind) && !i.PayBefore.After(t.now):
 		return operation.DeniedExpired, false
 	case t.epoch.Held && !(ask.HeldOK && o.Epoch == t.epoch.Epoch) && account.Compared < t.epoch.Epoch:
 		return operation.DeniedHold, false
-	case o.Kind == operation.CreatePayment && !ask.ClientWaiting && !o.SendUntil.After(t.now):
+	case first(o.Kind) && !ask.ClientWaiting && !o.SendUntil.After(t.now):
 		return operation.DeniedLate, false
 	case cutOff:
 		return operation.DeniedCutOff, false
@@ -194,17 +194,18 @@ func (t *tx) denied(ask operation.PermitAsk, o operation.Operation, i payment.In
 	return "", false
 }
 
-// barred says whether money or a conflict forbids the call: of the intent where money is taken, nothing where it is given
-// back or released (PROTOCOL A0, P7).
+// first says whether a call of this kind first takes or holds money: time and money that is there bar no other (PROTOCOL W3).
+func first(k operation.Kind) bool {
+	return !slices.Contains([]operation.Kind{operation.CapturePayment, operation.CancelPayment, operation.CreateRefund, operation.Compensate}, k)
+}
+
+// barred says whether money or a conflict forbids the call (PROTOCOL A0, P7).
 func (t *tx) barred(ask operation.PermitAsk, o operation.Operation, i payment.Intent) bool {
-	switch o.Kind {
-	case operation.CreatePayment:
-		return i.Conflict || t.moneyFor(o, ask.Family)
-	case operation.CapturePayment:
+	if o.Kind == operation.CapturePayment {
 		p, _ := t.payments.get(flow.Row{Merchant: o.Merchant, ID: o.Payment})
 		return i.Conflict || p.Status != payment.Authorized
 	}
-	return false
+	return first(o.Kind) && (i.Conflict || t.moneyFor(o, ask.Family))
 }
 
 func (t *tx) moneyFor(o operation.Operation, family []string) (found bool) {
@@ -286,6 +287,9 @@ func (t *tx) BindOperations(_ context.Context, rows []operation.Operation) error
 func (t *tx) BindCalls(_ context.Context, rows []operation.Operation) ([]bool, error) {
 	bound := make([]bool, len(rows))
 	for n, row := range rows {
+		if row.Action == "" || row.AcquirerKey == "" || row.Account.IsZero() {
+			return nil, t.fail("bind calls", errors.New("a call without action, key or account"))
+		}
 		o, ok := t.operations.get(row.Ref)
 		if !ok || o.Fence != row.Fence || o.State == operation.Completed || o.Action != "" {
 			continue
