@@ -20,6 +20,7 @@ const (
 	bearer      = "api_key"
 	aboutHapax  = "Hapax moves money at most once per payment intent. Amounts are whole minor units; times are UTC, RFC 3339.\n\nSend one Idempotency-Key for one purchase, keep it until the final answer, and reuse it on every retry. 409 never means that a payment was refused; 202 means that the result is not known yet: repeat the same key."
 	aboutKey    = "One key for one purchase, kept until the final answer, reused on every retry. 1 to 255 visible ASCII characters, bare or as a quoted string."
+	aboutChange = "One key for one capture, cancel, code or refund, kept until the final answer, reused on every retry. 1 to 255 visible ASCII characters, bare or as a quoted string."
 	aboutCursor = "next_cursor of the page before"
 )
 
@@ -131,9 +132,9 @@ func (c contract) list(item *huma.Schema) *huma.Schema {
 		}}
 }
 
-func keyParameter() *huma.Param {
+func keyParameter(about string) *huma.Param {
 	longest := MaxKey
-	return &huma.Param{Name: KeyHeader, In: "header", Required: true, Description: aboutKey,
+	return &huma.Param{Name: KeyHeader, In: "header", Required: true, Description: about,
 		Schema: &huma.Schema{Type: huma.TypeString, MaxLength: &longest}}
 }
 
@@ -170,7 +171,7 @@ func (d *door) operation(method, path, name, summary string) huma.Operation {
 func (d *door) routeCreateIntent() route {
 	c := d.contract
 	op := d.operation(http.MethodPost, "/v1/payment_intents", "create-payment-intent", "Create an intent, or amend the one with this client reference")
-	op.Parameters = []*huma.Param{keyParameter()}
+	op.Parameters = []*huma.Param{keyParameter(aboutKey)}
 	body, members := c.takes(IntentRequest{})
 	intent := c.schema(present.IntentBody{})
 	c.Components.Schemas.SchemaFromRef(intent.Ref).Properties["metadata"].Type = huma.TypeObject // bytes have no type
@@ -202,7 +203,7 @@ func (d *door) routeIntent() route {
 func (d *door) routeCreatePayment() route {
 	c := d.contract
 	op := d.operation(http.MethodPost, "/v1/payments", "create-payment", "Pay an intent, or find or create one and pay it")
-	op.Parameters = []*huma.Param{keyParameter()}
+	op.Parameters = []*huma.Param{keyParameter(aboutKey)}
 	body, members := c.takes(PaymentRequest{})
 	payment := c.schema(present.PaymentBody{})
 	op.RequestBody = body

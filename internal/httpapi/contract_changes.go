@@ -45,7 +45,7 @@ func (d *door) changes(codes ...problem.Code) map[string]*huma.Response {
 
 func (d *door) routeCapture() route {
 	rt := d.ofPayment("capture", "capture-payment", "Take held money: part of it, or all that is still held", CaptureRequest{})
-	rt.Parameters = append(rt.Parameters, keyParameter())
+	rt.Parameters = append(rt.Parameters, keyParameter(aboutChange))
 	rt.Responses = d.changes(problem.NotCapturable, problem.ExceedsRemaining, problem.AmountMismatch)
 	rt.handle = d.capture
 	return rt
@@ -54,7 +54,7 @@ func (d *door) routeCapture() route {
 func (d *door) routeCancel() route {
 	rt := d.ofPayment("cancel", "cancel-payment", "Give a payment up: release the hold, or close the page", CancelRequest{})
 	rt.Description = "A cancellation that comes after the money was taken is answered with 422 and the paid payment: refund it instead."
-	rt.Parameters = append(rt.Parameters, keyParameter())
+	rt.Parameters = append(rt.Parameters, keyParameter(aboutChange))
 	rt.Responses = d.changes(problem.NotCancelable, problem.CodeInvalid, problem.CodeExpired)
 	rt.handle = d.cancel
 	return rt
@@ -63,7 +63,7 @@ func (d *door) routeCancel() route {
 func (d *door) routeCancelCode() route {
 	c, rt := d.contract, d.ofPayment("cancel_code", "issue-cancel-code", "Issue a one-time code for a cancel", CancelCodeRequest{})
 	rt.Description = "The code is in no answer and in no table. The one that was issued last counts; it expires, and its tries are limited."
-	rt.Parameters = append(rt.Parameters, keyParameter())
+	rt.Parameters = append(rt.Parameters, keyParameter(aboutChange))
 	rt.Responses = c.tells(map[int]*huma.Response{
 		201: c.good("Issued", c.schema(present.CancelCodeBody{}), append([]string{codeHeader}, answerHeaders...)...),
 		202: c.good("Not known yet: repeat the same key", c.schema(present.UnknownBody{}), answerHeaders...),
@@ -75,7 +75,7 @@ func (d *door) routeCancelCode() route {
 func (d *door) routeRefund() route {
 	c := d.contract
 	op := d.operation(http.MethodPost, "/v1/refunds", "create-refund", "Give money back that was taken")
-	op.Parameters = []*huma.Param{keyParameter()}
+	op.Parameters = []*huma.Param{keyParameter(aboutChange)}
 	body, members := c.takes(RefundRequest{})
 	refund := c.schema(present.RefundBody{})
 	op.RequestBody = body

@@ -85,7 +85,9 @@ const aboutFailures = `
 ## Refused payments
 
 A payment that the acquirer refused is no error of the request. It is answered with 402 (` + "`declined`" + `) or 422 (` + "`failed`" + `,
-` + "`canceled`" + `), with the payment as the body, and ` + "`failure.code`" + ` is one of:
+` + "`canceled`" + `), with the payment as the body, and ` + "`failure.code`" + ` is one of those below. A capture, cancel or refund that failed is
+answered with 422: the body of the first two is the payment, whose ` + "`modification`" + ` holds the failure; that of the third is the
+refund. A cancellation that came after the money was taken fails with ` + "`already_captured`" + `: the payment is paid, refund it.
 
 | code | what it means |
 |---|---|

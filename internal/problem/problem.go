@@ -59,7 +59,7 @@ type Row struct {
 // Table lists every code once.
 var Table = []Row{
 	{Malformed, 400, "The request is not well formed.", "Correct the request; nothing was done."},
-	{KeyMissing, 400, "The Idempotency-Key header is missing.", "Send one key for one purchase, kept until the final answer, reused on every retry."},
+	{KeyMissing, 400, "The Idempotency-Key header is missing.", "Send one key for one purchase, capture, cancel or refund, kept until the final answer, reused on every retry."},
 	{KeyInvalid, 400, "The Idempotency-Key header is not valid.", "Send 1 to 255 visible ASCII characters, once."},
 	{Unauthenticated, 401, "The API key is missing, unknown, expired or revoked.", "Send Authorization: Bearer with a valid key."},
 	{Forbidden, 403, "The API key does not allow this.", "Use a key that does."},
