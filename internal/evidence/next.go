@@ -21,7 +21,8 @@ const (
 // Asked is the situation of an operation whose owner has just asked the acquirer (PROTOCOL section 7).
 // All times are database times.
 type Asked struct {
-	Contract acquirer.Contract
+	Contract acquirer.Contract // as it stands for the action
+	Action   acquirer.Action
 	Reply    acquirer.Reply // OutcomeUnknown or OutcomeNotSent: the lookup failed
 	// AskedAt is read before the question left.
 	AskedAt                     time.Time
@@ -72,14 +73,20 @@ func Next(a Asked) Plan {
 func (a Asked) plan() Plan {
 	age := a.AskedAt.Sub(a.FirstPermitAt)
 	switch a.Reply.Outcome {
-	case acquirer.OutcomeSucceeded:
+	case acquirer.OutcomeSucceeded, acquirer.OutcomeHeld:
 		// Without an amount or an id it proves nothing, however often it is told.
-		if a.Reply.Amount.IsPositive() && a.Reply.Reference != "" {
+		silent := a.Action == acquirer.ActionReverse || a.Action == acquirer.ActionClose
+		if (a.Reply.Amount.IsPositive() || silent) && a.Reply.Reference != "" {
 			return Plan{Step: Record, Why: "the acquirer says what it is"}
 		}
-	case acquirer.OutcomeDeclined:
+	case acquirer.OutcomeDeclined, acquirer.OutcomeClosed:
 		return Plan{Step: Record, Why: "the acquirer says what it is"}
-	case acquirer.OutcomePending, acquirer.OutcomeHeld, acquirer.OutcomeRegistered: // the last two were not asked for
+	case acquirer.OutcomeRegistered:
+		if age > a.Contract.PayerStep()+a.Contract.MaxProcessing+a.Contract.LookupLag {
+			return Plan{Step: GiveUp, Why: "the payer's step is open for longer than the contract's longest time", Review: reviewProcessing}
+		}
+		return Plan{Step: Wait, Why: "the payer has a step to do"}
+	case acquirer.OutcomePending:
 		if age > a.Contract.MaxProcessing {
 			return Plan{Step: GiveUp, Why: "processing for longer than the contract's longest time", Review: reviewProcessing}
 		}

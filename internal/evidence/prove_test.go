@@ -114,9 +114,9 @@ func only(o acquirer.Outcome) []acquirer.Outcome    { return []acquirer.Outcome{
 // proofs is the table. A combination may fit several lines, if they agree; it must fit one.
 func proofs() table {
 	var t table
-	t.row("captured, with our reference, amount and currency equal", evidence.MoneyTaken, only(succeeded), saying(asAsked))
+	t.row("captured, with our reference, amount and currency equal", evidence.Done, only(succeeded), saying(asAsked))
 	for _, other := range []said{otherAmount, otherCurrency, otherReference} {
-		t.row("success, but not as asked", evidence.MoneyMismatch, only(succeeded), saying(other))
+		t.row("success, but not as asked", evidence.DoneOtherwise, only(succeeded), saying(other))
 	}
 	t.row("refusal, final and remembered", evidence.Declined, only(declined), remembers(yes))
 	t.row("refusal, final, told to the owner", evidence.Declined, only(declined), owner(yes))

@@ -31,12 +31,16 @@ type owner struct {
 	lost      bool
 }
 
+// truthOf is what one ownership brings to its record.
+func (f *Flow) truthOf(g operation.Guard, w *operation.Work, found findings) truth {
+	return truth{row: Row{w.Op.Merchant, w.Op.Payment}, intent: w.Op.Intent, contract: found.contract,
+		observations: found.observations,
+		owner:        &owner{w.Op.Ref, w.Op.Fence, w.Unsent, found.notBefore, w.Lost() || w.Op.Epoch < g.Epoch}}
+}
+
 // Record implements operation.Caller.
 func (k *createPayment) Record(ctx context.Context, tx Tx, g operation.Guard, w *operation.Work, r operation.Result) error {
-	found := r.(findings)
-	return k.f.apply(ctx, tx, g, []truth{{row: Row{w.Op.Merchant, w.Op.Payment}, intent: w.Op.Intent, contract: found.contract,
-		observations: found.observations,
-		owner:        &owner{w.Op.Ref, w.Op.Fence, w.Unsent, found.notBefore, w.Lost() || w.Op.Epoch < g.Epoch}}})
+	return k.f.apply(ctx, tx, g, []truth{k.f.truthOf(g, w, r.(findings))})
 }
 
 // Follow implements operation.Caller: an operation that follows another one is finished by what finishes that one; this
@@ -48,12 +52,25 @@ func (k *createPayment) Follow(ctx context.Context, tx Tx, g operation.Guard, op
 // subject is one payment under its locks, with everything that changes on it in this transaction.
 type subject struct {
 	truth
-	order     *payment.Intent
-	was, now  payment.Payment
-	ops       []operation.Operation
-	leader    *operation.Operation // the unfinished operation that does the work; nil: none
-	isOwner   bool
-	decisions []payment.Decision
+	order    *payment.Intent
+	was, now payment.Payment
+	mods     []payment.Modification // as they are now
+	modsWas  map[id.ID]payment.Modification
+	disputes []payment.Dispute
+	ops      []operation.Operation
+	leader   *operation.Operation // the unfinished operation that makes the payment; nil: none
+	mine     *operation.Operation // the one whose fence the owner still holds; nil: none
+	early    []evidence.Observation
+	fresh    acquirer.Outcome // what a lookup of the charge said in this truth
+	charge   bool             // an observation of the charge itself moved the payment: a cancel that waits for it goes on
+
+	decisions []decided
+}
+
+// decided is a decision with the operation whose work it is about.
+type decided struct {
+	payment.Decision
+	op *operation.Operation
 }
 
 // apply is the one way for truth to enter (PROTOCOL section 8). It locks intents, payments and operations in order (P4),
@@ -68,9 +85,11 @@ func (f *Flow) apply(ctx context.Context, tx Tx, g operation.Guard, truths []tru
 		for n := range one.observations {
 			f.judge(w, s, one, &one.observations[n])
 		}
-		if err := w.collect(one, s); err != nil {
+		f.judgeEarly(w, s, one)
+		if err := w.compensateByPolicy(ctx, tx, one); err != nil {
 			return err
 		}
+		w.collect(one, s)
 	}
 	return w.flush(ctx, tx)
 }
@@ -80,6 +99,9 @@ type loaded struct {
 	intents   map[Row]*payment.Intent
 	subjects  []*subject
 	movements []payment.Movement
+	mods      []payment.Modification
+	disputes  []payment.Dispute
+	early     []evidence.Observation
 	reviews   []payment.Review
 }
 
@@ -116,6 +138,12 @@ func (f *Flow) load(ctx context.Context, tx Tx, truths []truth) (*loaded, error)
 	if err != nil {
 		return nil, err
 	}
+	if s.mods, err = tx.ModificationsOf(ctx, rows); err != nil {
+		return nil, err
+	}
+	if err := s.beside(ctx, tx, payments); err != nil {
+		return nil, err
+	}
 	if s.movements, err = tx.MovementsOf(ctx, intentRows, keys); err != nil {
 		return nil, err
 	}
@@ -131,6 +159,31 @@ func (f *Flow) load(ctx context.Context, tx Tx, truths []truth) (*loaded, error)
 	return s, s.pair(truths, byRow, ops)
 }
 
+// maxEarly bounds the stored observations of one transaction that wait for what must come before them.
+const maxEarly = 64
+
+// beside reads what few payments have: disputes, and evidence that came too early.
+func (s *loaded) beside(ctx context.Context, tx Tx, payments []payment.Payment) (err error) {
+	var early, disputed []Row
+	for _, p := range payments {
+		if p.Early {
+			early = append(early, Row{p.Merchant, p.ID})
+		}
+		if p.Captured > 0 {
+			disputed = append(disputed, Row{p.Merchant, p.ID})
+		}
+	}
+	if len(early) > 0 {
+		if s.early, err = tx.EarlyEvidence(ctx, early, maxEarly); err != nil {
+			return err
+		}
+	}
+	if len(disputed) > 0 {
+		s.disputes, err = tx.DisputesOf(ctx, disputed)
+	}
+	return err
+}
+
 // pair joins each truth with its rows.
 func (s *loaded) pair(truths []truth, payments map[Row]payment.Payment, ops []operation.Operation) error {
 	for _, t := range truths {
@@ -139,44 +192,86 @@ func (s *loaded) pair(truths []truth, payments map[Row]payment.Payment, ops []op
 		if !ok || intent == nil {
 			return fmt.Errorf("payment %s or its intent is gone", t.row.ID)
 		}
-		one := &subject{truth: t, order: intent, was: p, now: p}
+		one := &subject{truth: t, order: intent, was: p, now: p, modsWas: map[id.ID]payment.Modification{}}
+		own := func(merchant, pay id.ID) bool { return merchant == p.Merchant && pay == p.ID }
 		for _, op := range ops {
-			if op.Merchant != p.Merchant || op.Payment != p.ID {
-				continue
-			}
-			one.ops = append(one.ops, op)
-		}
-		for n := range one.ops {
-			if one.ops[n].Follows.IsZero() {
-				one.leader = &one.ops[n]
+			if own(op.Merchant, op.Payment) {
+				one.ops = append(one.ops, op)
 			}
 		}
-		if o := t.owner; o != nil && one.leader != nil {
-			one.isOwner = one.leader.Ref == o.ref && one.leader.Fence == o.fence
-			if one.isOwner {
-				one.leader.Unsent += o.unsent
+		for _, m := range s.mods {
+			if own(m.Merchant, m.Payment) {
+				one.mods, one.modsWas[m.ID] = append(one.mods, m), m
 			}
 		}
+		for _, x := range s.disputes {
+			if own(x.Merchant, x.Payment) {
+				one.disputes = append(one.disputes, x)
+			}
+		}
+		for _, o := range s.early {
+			if own(o.Merchant, o.Payment) {
+				one.early = append(one.early, o)
+			}
+		}
+		one.findOwner()
 		s.subjects = append(s.subjects, one)
 	}
 	return nil
 }
 
+// findOwner finds the operation that makes the payment, and the one whose fence the bringer still holds.
+func (one *subject) findOwner() {
+	for n := range one.ops {
+		op := &one.ops[n]
+		if !op.Follows.IsZero() {
+			continue
+		}
+		if op.Modification.IsZero() {
+			one.leader = op
+		}
+		if o := one.owner; o != nil && op.Ref == o.ref && op.Fence == o.fence {
+			one.mine = op
+			op.Unsent += o.unsent
+		}
+	}
+}
+
+// opOf gives the unfinished operation that an observation is about: of the modification, else the one that makes the payment.
+func (one *subject) opOf(m *payment.Modification) *operation.Operation {
+	if m == nil {
+		return one.leader
+	}
+	for n := range one.ops {
+		if one.ops[n].Modification == m.ID && one.ops[n].Follows.IsZero() {
+			return &one.ops[n]
+		}
+	}
+	return nil
+}
+
 // situation is what one observation of the subject is judged against.
-func (one *subject) situation(s *loaded, o evidence.Observation, now time.Time) payment.Situation {
-	st := evidence.Standing{Contract: one.contract, Owner: one.isOwner || one.gate && one.leader == nil || o.Source == evidence.FromPerson,
+func (one *subject) situation(s *loaded, o evidence.Observation, m *payment.Modification, now time.Time) payment.Situation {
+	op := one.opOf(m)
+	isOwner := op != nil && op == one.mine
+	action := o.About
+	if m == nil && one.now.Flow == payment.Hosted {
+		action = acquirer.ActionSession
+	}
+	st := evidence.Standing{Contract: one.contract.For(action),
+		Owner:    isOwner || one.gate && one.leader == nil || o.Source == evidence.FromPerson,
 		Expected: one.now.Amount, Key: one.now.AcquirerKey, Sends: unknownSends}
 	var last time.Time
-	if one.leader != nil {
-		st.Sends, st.Unsent, last = one.leader.Sends, one.leader.Unsent, one.leader.LastPermitAt
+	if op != nil {
+		st.Sends, st.Unsent, last = op.Sends, op.Unsent, op.LastPermitAt
 	}
 	if one.owner != nil {
 		st.Lost = one.owner.lost
 	}
 	var mine []payment.Movement
-	for _, m := range s.movements {
-		if m.Merchant == one.now.Merchant && (m.Intent == one.order.ID || m.Payment.IsZero() && m.AcquirerKey == one.now.AcquirerKey) {
-			mine = append(mine, m)
+	for _, mv := range s.movements {
+		if mv.Merchant == one.now.Merchant && (mv.Intent == one.order.ID || mv.Payment.IsZero() && mv.AcquirerKey == one.now.AcquirerKey) {
+			mine = append(mine, mv)
 		}
 	}
 	var open []payment.ReviewReason
@@ -188,7 +283,8 @@ func (one *subject) situation(s *loaded, o evidence.Observation, now time.Time) 
 	for _, d := range one.decisions {
 		open = append(open, d.Review)
 	}
-	return payment.Situation{Intent: *one.order, Payment: one.now, Standing: st, Movements: mine, Reviews: open, LastPermitAt: last, Now: now}
+	return payment.Situation{Intent: *one.order, Payment: one.now, Modification: m, Modifications: one.mods, Disputes: one.disputes,
+		Standing: st, Movements: mine, Reviews: open, LastPermitAt: last, Fresh: one.fresh, Now: now}
 }
 
 // unknownSends is read where the operation is gone: never one, so that no inference can rest on it (PROTOCOL O1).
@@ -196,77 +292,125 @@ const unknownSends = 2
 
 // judge decides one observation and carries the decision over to the subject, so that the next one sees it.
 func (f *Flow) judge(w *writes, s *loaded, one *subject, o *evidence.Observation) {
-	d := payment.Apply(one.situation(s, *o, w.g.Now), *o)
+	m := payment.MatchModification(one.mods, *o)
+	if m != nil {
+		o.Modification = m.ID
+	}
+	aboutCharge := o.About == acquirer.ActionCharge || o.About == acquirer.ActionSession || o.About == ""
+	if aboutCharge && o.Source == evidence.FromLookup {
+		one.fresh = o.Outcome
+	}
+	d := payment.Apply(one.situation(s, *o, m, w.g.Now), *o)
 	o.Effect = d.Effect
 	if d.Why != "" {
 		o.Why = d.Why
 	}
 	if d.Effect == evidence.Stale {
 		f.watch.Count("stale_inference")
-	} else if one.owner != nil && !one.isOwner && d.Effect == evidence.Moved {
+	} else if one.owner != nil && one.mine == nil && d.Effect == evidence.Moved {
 		f.watch.Count("stale_fact")
 	}
 	if o.Outcome == acquirer.OutcomeKeyReused {
 		f.watch.Alarm("key_used_with_other_parameters", o.Merchant.String(), o.Intent.String(), o.Payment.String())
 	}
-	one.decisions = append(one.decisions, d)
-	one.move(d, o, w.g.Now)
-	f.watch.Observed(one.sighting(*o))
-	if d.Book != nil {
-		m := *d.Book
-		m.ID = f.rt.NewID()
-		d.Book.ID = m.ID
-		s.movements = append(s.movements, m)
-		w.book(one, m)
-	}
-	if d.Adopt != nil {
-		for n := range s.movements {
-			if s.movements[n].ID == d.Adopt.ID {
-				s.movements[n] = *d.Adopt
-			}
-		}
-		w.adopt(one, *d.Adopt)
-	}
+	one.charge = one.charge || aboutCharge && d.Payment != one.now
+	one.take(w, s, &d)
+	one.decisions = append(one.decisions, decided{d, one.opOf(m)})
+	f.watch.Observed(one.sighting(*o, m))
 	if d.Review != "" {
-		w.review(one, d, o)
+		w.review(one, d, o, one.opOf(m))
 	}
 	w.evidence = append(w.evidence, *o)
 }
 
-func (one *subject) sighting(o evidence.Observation) Sighting {
+// take carries a decision over to the subject and to what is loaded.
+func (one *subject) take(w *writes, s *loaded, d *payment.Decision) {
+	one.now = d.Payment
+	if d.Conflict {
+		one.now.Conflict, one.order.Conflict = true, true
+	}
+	if m := d.Modification; m != nil {
+		for n := range one.mods {
+			if one.mods[n].ID == m.ID {
+				one.mods[n] = *m
+			}
+		}
+	}
+	if m := d.Created; m != nil {
+		w.created(one, m)
+	}
+	if x := d.Dispute; x != nil {
+		one.disputed(w, x)
+	}
+	for n := range d.Book {
+		d.Book[n].ID = w.f.rt.NewID()
+		s.movements = append(s.movements, d.Book[n])
+		w.book(one, d.Book[n])
+	}
+	for _, m := range d.Change {
+		for n := range s.movements {
+			if s.movements[n].ID == m.ID {
+				s.movements[n] = m
+			}
+		}
+		w.moved = append(w.moved, m)
+	}
+	for _, p := range d.Posts {
+		w.post(one.ledgerSubject(), p)
+	}
+	if d.Close {
+		w.cancelPage(one)
+	}
+}
+
+func (one *subject) disputed(w *writes, x *payment.Dispute) {
+	for n := range one.disputes {
+		if one.disputes[n].Reference == x.Reference {
+			one.disputes[n] = *x
+			w.disputes = append(w.disputes, *x)
+			return
+		}
+	}
+	x.ID = w.f.rt.NewID()
+	one.disputes = append(one.disputes, *x)
+	w.disputes = append(w.disputes, *x)
+}
+
+func (one *subject) sighting(o evidence.Observation, m *payment.Modification) Sighting {
 	s := Sighting{Observation: o, Status: one.now.Status}
-	if one.leader != nil {
-		s.KeyHash = operation.KeyHash(one.leader.Key)
+	if op := one.opOf(m); op != nil {
+		s.KeyHash = operation.KeyHash(op.Key)
 	}
 	return s
 }
 
-// move carries a decision over to the payment and its intent.
-func (one *subject) move(d payment.Decision, o *evidence.Observation, now time.Time) {
-	p := &one.now
-	if p.AcquirerReference == "" && o.Reference != "" && o.Outcome != acquirer.OutcomeRejected {
-		p.AcquirerReference = o.Reference
-	}
-	if d.Conflict {
-		p.Conflict, one.order.Conflict = true, true
-	}
-	if d.OpenGate {
-		p.GateOpen, p.DueAt = true, time.Time{}
-	}
-	if d.To == p.Status {
-		return
-	}
-	p.Status = d.To
-	switch {
-	case d.To == payment.Paid:
-		p.AcquirerReference = o.Reference
-		if m := d.Book; m != nil {
-			p.Captured = m.Amount.Minor()
-		} else if m := d.Adopt; m != nil {
-			p.Captured = m.Amount.Minor()
+// judgeEarly judges again what came before what it needs: once that is known, in any order, the result is the same
+// (PROTOCOL E1). What still waits keeps waiting.
+func (f *Flow) judgeEarly(w *writes, s *loaded, one *subject) {
+	waiting := one.early
+	for _, o := range one.observations {
+		if o.Effect == evidence.Early {
+			waiting = append(waiting, o)
 		}
-	case d.To.Refusal():
-		p.Failure, p.RefusedAt = d.Failure, now
-		p.GateOpen, p.DueAt = d.GateOpen, d.GateDue
 	}
+	for progress := true; progress && len(waiting) > 0; {
+		progress = false
+		var left []evidence.Observation
+		one.now.Early = false
+		for _, o := range waiting {
+			m := payment.MatchModification(one.mods, o)
+			again := payment.Apply(one.situation(s, o, m, w.g.Now), o)
+			switch again.Effect {
+			case evidence.Early:
+				left = append(left, o)
+			case evidence.Repeat, evidence.Behind:
+			default:
+				o.ID, o.Effect, o.Why = f.rt.NewID(), "", "told early: what it needed is known now"
+				f.judge(w, s, one, &o)
+				progress = true
+			}
+		}
+		waiting = left
+	}
+	one.now.Early = len(waiting) > 0
 }

@@ -17,8 +17,8 @@ import (
 // findings are what a call learned: the result that Call hands to Record.
 type findings struct {
 	observations []evidence.Observation
-	contract     acquirer.Contract
-	notBefore    time.Duration // the next question not sooner than this
+	contract     acquirer.Contract // as it stands for a charge
+	notBefore    time.Duration     // the next question not sooner than this
 }
 
 // Pause before the one repeat in a request (PROTOCOL A3), with jitter.
@@ -33,10 +33,11 @@ func (k *createPayment) Call(ctx context.Context, w *operation.Work) (operation.
 	if !ok {
 		var err error
 		if r, err = k.f.routeFor(ctx, w.Op.Merchant, w.Op.Account); err != nil {
-			return k.unusable(ctx, w, err)
+			return k.f.unusable(ctx, w, err)
 		}
 	}
-	c := &caller{f: k.f, w: w, adapter: r.adapter, out: findings{contract: k.f.contract(r.adapter)}}
+	base := k.f.contract(r.adapter)
+	c := &caller{f: k.f, w: w, adapter: r.adapter, contract: base.For(acquirer.Action(w.Op.Action)), out: findings{contract: base}}
 	var err error
 	if w.Takeover {
 		err = c.recover(ctx)
@@ -50,8 +51,8 @@ const unusableAccount = time.Minute
 
 // unusable stands in for a call where the account cannot be used: the operation stays due, and by the strictest
 // contract, since none can be read, it reaches a person in the end.
-func (k *createPayment) unusable(ctx context.Context, w *operation.Work, err error) (operation.Result, error) {
-	c := &caller{f: k.f, w: w}
+func (f *Flow) unusable(ctx context.Context, w *operation.Work, err error) (operation.Result, error) {
+	c := &caller{f: f, w: w}
 	if errors.Is(err, errUnusable) {
 		if err := c.follow(ctx, acquirer.Reply{Outcome: acquirer.OutcomeUnknown, Class: "account_unusable"}, false); err != nil {
 			return nil, err
@@ -90,7 +91,9 @@ type caller struct {
 	f       *Flow
 	w       *operation.Work
 	adapter acquirer.Adapter
-	out     findings
+	// contract is what the acquirer promises for this call.
+	contract acquirer.Contract
+	out      findings
 }
 
 func (c *caller) prepared() acquirer.Prepared {
@@ -110,7 +113,7 @@ func (c *caller) charge(ctx context.Context) error {
 		return err
 	}
 	mayRepeat := first.Outcome == acquirer.OutcomeNotSent ||
-		first.Outcome == acquirer.OutcomeUnknown && !first.Answered && c.out.contract.Repeatable()
+		first.Outcome == acquirer.OutcomeUnknown && !first.Answered && c.contract.Repeatable()
 	if !mayRepeat {
 		return nil
 	}
@@ -128,9 +131,13 @@ func (c *caller) charge(ctx context.Context) error {
 
 // permit asks for one more send by the contract's terms.
 func (c *caller) permit(ctx context.Context) (*wire.Permit, string, error) {
-	t := operation.PermitTerms{MaxSends: c.out.contract.MaxSends(), CutOff: c.out.contract.CutOff(),
-		HeldOK: c.out.contract.Repeatable() && !c.w.Lost()}
-	if c.w.Epoch > firstEpoch {
+	making := c.w.Op.Kind == operation.CreatePayment
+	t := operation.PermitTerms{MaxSends: c.contract.MaxSends(), CutOff: c.contract.CutOff(),
+		HeldOK: making && c.contract.Repeatable() && !c.w.Lost()}
+	if !c.contract.Repeatable() {
+		t.CutOff = 0
+	}
+	if making && c.w.Epoch > firstEpoch {
 		family, err := c.f.familyOf(ctx, c.w.Op, c.adapter)
 		if err != nil {
 			return nil, "database: the intent could not be read", nil
@@ -144,7 +151,7 @@ func (c *caller) permit(ctx context.Context) (*wire.Permit, string, error) {
 // of later payments of its intent: "the same derived key is a replay" holds only for what the acquirer remembers, and a
 // lost rejection is not remembered while a later payment moved money (PROTOCOL A8). It says whether to send.
 func (c *caller) askFamily(ctx context.Context) (bool, error) {
-	if !c.out.contract.CanLookup() || c.w.Now.Sub(c.w.LostTo) <= c.out.contract.LookupLag {
+	if !c.contract.CanLookup() || c.w.Now.Sub(c.w.LostTo) <= c.contract.LookupLag {
 		c.note(evidence.FromLookup, acquirer.Reply{Class: "not_asked"}, evidence.InferNothing, "", "held: what a failover lost cannot be asked yet")
 		return false, nil
 	}
@@ -153,14 +160,14 @@ func (c *caller) askFamily(ctx context.Context) (bool, error) {
 		c.note(evidence.FromLookup, acquirer.Reply{Class: "not_asked"}, evidence.InferNothing, "", "the intent could not be read")
 		return false, nil
 	}
-	own := c.adapter.Lookup(ctx, acquirer.Query{Key: c.w.Op.AcquirerKey})
+	own := c.adapter.Lookup(ctx, c.question(c.w.Op.AcquirerKey))
 	if own.Outcome != acquirer.OutcomeNotFound {
 		return false, c.follow(ctx, own, false)
 	}
 	after := family[slices.Index(family, c.w.Op.AcquirerKey)+1:]
 	for _, key := range after[:min(askAhead, len(after))] {
-		reply := c.adapter.Lookup(ctx, acquirer.Query{Key: key})
-		if reply.Outcome != acquirer.OutcomeNotFound && reply.Outcome != acquirer.OutcomeDeclined {
+		reply := c.adapter.Lookup(ctx, c.question(key))
+		if reply.Outcome != acquirer.OutcomeNotFound && reply.Outcome != acquirer.OutcomeDeclined && reply.Outcome != acquirer.OutcomeClosed {
 			c.note(evidence.FromLookup, acquirer.Reply{Class: "later_payment"}, evidence.InferGiveUp, string(payment.ReviewNoProof),
 				"a later payment of this intent may exist at the acquirer: this one is not sent")
 			return false, nil
@@ -222,8 +229,8 @@ func (c *caller) recover(ctx context.Context) error {
 		return err
 	}
 	reply := acquirer.Reply{Outcome: acquirer.OutcomeUnknown, Class: "no_lookup"}
-	if c.out.contract.CanLookup() {
-		reply = c.adapter.Lookup(ctx, acquirer.Query{Key: c.w.Op.AcquirerKey})
+	if c.contract.CanLookup() {
+		reply = c.adapter.Lookup(ctx, c.question(c.w.Op.AcquirerKey))
 		leave(reply.Answered, c.f.rt.Instant().Mono)
 	} else {
 		leave(true, c.f.rt.Instant().Mono)
@@ -234,14 +241,23 @@ func (c *caller) recover(ctx context.Context) error {
 	return c.follow(ctx, reply, c.maySend())
 }
 
+// question asks about what was sent under a key.
+func (c *caller) question(key string) acquirer.Query {
+	return acquirer.Query{Action: acquirer.Action(c.w.Op.Action), Key: key, Object: c.w.Op.Object}
+}
+
+// maySend says whether somebody may still want it sent: the limit of W3 is for what first takes money.
 func (c *caller) maySend() bool {
 	op := c.w.Op
+	if op.Kind != operation.CreatePayment {
+		return op.State != operation.InReview
+	}
 	return op.State != operation.InReview && (c.w.ClientWaiting || c.w.Now.Before(op.SendUntil))
 }
 
 func (c *caller) plan(reply acquirer.Reply, maySend bool) evidence.Plan {
 	op := c.w.Op
-	return evidence.Next(evidence.Asked{Contract: c.out.contract, Reply: reply, AskedAt: c.w.Now, FirstPermitAt: op.FirstPermitAt,
+	return evidence.Next(evidence.Asked{Contract: c.contract, Action: acquirer.Action(op.Action), Reply: reply, AskedAt: c.w.Now, FirstPermitAt: op.FirstPermitAt,
 		LastPermitAt: op.LastPermitAt, Sends: op.Sends, Unsent: op.Unsent, MaySend: maySend, Lost: c.w.Lost(),
 		InReview: op.State == operation.InReview})
 }
@@ -283,12 +299,22 @@ func (c *caller) sendAgain(ctx context.Context, reply acquirer.Reply) error {
 	return nil
 }
 
-// note keeps one observation. A call's answer and a lookup count as of when the owner took over, which is before both.
+// note keeps one observation. A call's answer and a lookup count as of when the owner took over, which is before both. Only
+// what is said about the owner's own call is said under its fence.
 func (c *caller) note(source evidence.Source, reply acquirer.Reply, inference evidence.Inference, review, why string) {
 	op := c.w.Op
+	asked := acquirer.Action(op.Action)
 	for _, r := range append([]acquirer.Reply{reply}, reply.Also...) {
-		c.out.observations = append(c.out.observations, evidence.Observation{Merchant: op.Merchant, ID: c.f.rt.NewID(),
-			Intent: op.Intent, Payment: op.Payment, Operation: op.ID, Account: op.Account, Source: source, Reply: r,
-			AskedAt: c.w.Now, Fence: op.Fence, Inference: inference, Note: review, Why: why, Request: c.w.RequestID})
+		own := r.About == "" || r.About == asked || asked == acquirer.ActionSession && r.About == acquirer.ActionCharge
+		if r.About == "" {
+			r.About = asked
+		}
+		r.Also = nil
+		o := evidence.Observation{Merchant: op.Merchant, ID: c.f.rt.NewID(), Intent: op.Intent, Payment: op.Payment, Operation: op.ID,
+			Account: op.Account, Source: source, Reply: r, AskedAt: c.w.Now, Why: why, Request: c.w.RequestID}
+		if own {
+			o.Fence, o.Inference, o.Note, o.Modification = op.Fence, inference, review, op.Modification
+		}
+		c.out.observations = append(c.out.observations, o)
 	}
 }

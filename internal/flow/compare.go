@@ -95,17 +95,14 @@ func (f *Flow) attribute(ctx context.Context, a Account, c acquirer.Contract, mo
 		if err != nil {
 			return err
 		}
-		byKey := map[string]payment.Payment{}
-		for _, p := range found {
-			byKey[p.AcquirerKey] = p
+		owners, err := f.ownersOf(ctx, tx, a, moved, found)
+		if err != nil {
+			return err
 		}
 		var truths []truth
 		var strays []acquirer.Movement
 		for _, m := range moved {
-			if m.Kind != acquirer.MovementCharge {
-				continue // what gives money back belongs to operations of its own
-			}
-			p, ok := byKey[m.OurReference]
+			p, ok := owners[chargeOf(m)]
 			if !ok && payment.Foreign(f.cfg.Environment, a.Merchant, m.OurReference) {
 				continue // another tenant's or installation's, through the same acquirer account
 			}
@@ -114,7 +111,7 @@ func (f *Flow) attribute(ctx context.Context, a Account, c acquirer.Contract, mo
 				continue
 			}
 			truths = append(truths, truth{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: c,
-				observations: []evidence.Observation{f.movementSeen(p, m, asked)}})
+				observations: []evidence.Observation{f.movementSeen(p, m, moved, asked)}})
 		}
 		for _, t := range truths { // one after another: two movements of one payment must see each other
 			if err := f.apply(ctx, tx, g, []truth{t}); err != nil {
@@ -125,10 +122,71 @@ func (f *Flow) attribute(ctx context.Context, a Account, c acquirer.Contract, mo
 	})
 }
 
-func (f *Flow) movementSeen(p payment.Payment, m acquirer.Movement, asked time.Time) evidence.Observation {
-	return evidence.Observation{Merchant: p.Merchant, ID: f.rt.NewID(), Intent: p.Intent, Payment: p.ID, Account: p.Account,
+// chargeOf is the acquirer's id of the charge that a listed movement is about.
+func chargeOf(m acquirer.Movement) string {
+	if m.Object != "" {
+		return m.Object
+	}
+	return m.Reference
+}
+
+// ownersOf finds the payment of each charge in the list: by the key that was sent for it, or by what is booked of it.
+func (f *Flow) ownersOf(ctx context.Context, tx Tx, a Account, moved []acquirer.Movement, byKey []payment.Payment) (map[string]payment.Payment, error) {
+	owners := map[string]payment.Payment{}
+	var charges []string
+	for _, m := range moved {
+		charges = append(charges, chargeOf(m))
+	}
+	known, err := tx.PaymentsByCharge(ctx, Row{a.Merchant, a.ID}, charges)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range known {
+		owners[k.Charge] = k.Payment
+	}
+	for _, p := range byKey {
+		for _, m := range moved {
+			if m.OurReference == p.AcquirerKey {
+				owners[chargeOf(m)] = p
+			}
+		}
+	}
+	return owners, nil
+}
+
+// movementSeen tells of a listed movement in the words of a lookup.
+func (f *Flow) movementSeen(p payment.Payment, m acquirer.Movement, all []acquirer.Movement, asked time.Time) evidence.Observation {
+	o := evidence.Observation{Merchant: p.Merchant, ID: f.rt.NewID(), Intent: p.Intent, Payment: p.ID, Account: p.Account,
 		Source: evidence.FromMovements, AskedAt: asked, MovedAt: m.At, Reply: acquirer.Reply{Outcome: acquirer.OutcomeSucceeded,
-			Class: "listed_movement", Reference: m.Reference, OurReference: m.OurReference, Amount: m.Amount}}
+			Class: "listed_movement", Reference: m.Reference, OurReference: m.OurReference, Object: m.Object, Amount: m.Amount}}
+	switch m.Kind {
+	case acquirer.MovementCapture:
+		o.About = acquirer.ActionCapture
+	case acquirer.MovementRefund:
+		o.About = acquirer.ActionRefund
+	case acquirer.MovementChargeback:
+		o.About, o.Code = acquirer.ActionChargeback, string(payment.DisputeOpened)
+	case acquirer.MovementReverse:
+		undone(&o, m, all)
+	default:
+		o.About, o.Object = acquirer.ActionCharge, ""
+	}
+	return o
+}
+
+// undone tells what a listed reversal undid: a refund that came back from the bank, a chargeback that was won, or the charge.
+func undone(o *evidence.Observation, m acquirer.Movement, all []acquirer.Movement) {
+	o.About = acquirer.ActionReverse
+	if m.Undoes == "" || m.Undoes == m.Object {
+		return
+	}
+	o.About, o.Reference, o.OurReference = acquirer.ActionRefund, m.Undoes, ""
+	o.Outcome, o.Failure = acquirer.OutcomeDeclined, "failed_at_bank"
+	for _, other := range all {
+		if other.Reference == m.Undoes && other.Kind == acquirer.MovementChargeback {
+			o.About, o.Outcome, o.Failure, o.Code = acquirer.ActionChargeback, acquirer.OutcomeSucceeded, "", string(payment.DisputeWon)
+		}
+	}
 }
 
 // keepAside books movements that fit no payment of ours, each with a review (PROTOCOL I-14).
@@ -136,7 +194,7 @@ func (f *Flow) keepAside(ctx context.Context, tx Tx, g operation.Guard, a Accoun
 	w := &writes{f: f, g: g}
 	rows := make([]payment.Movement, len(strays))
 	for n, m := range strays {
-		rows[n] = payment.Movement{Merchant: a.Merchant, ID: f.rt.NewID(), Account: a.ID, Reference: m.Reference, Kind: m.Kind,
+		rows[n] = payment.Movement{Merchant: a.Merchant, ID: f.rt.NewID(), Account: a.ID, Reference: m.Reference, Object: m.Object, Kind: m.Kind,
 			AcquirerKey: m.OurReference, Amount: m.Amount, State: payment.Unapplied, Cause: string(payment.ReviewUnattributed), At: m.At}
 	}
 	fresh, err := tx.InsertMovements(ctx, rows)
@@ -148,9 +206,13 @@ func (f *Flow) keepAside(ctx context.Context, tx Tx, g operation.Guard, a Accoun
 			continue
 		}
 		s := ledger.Subject{Merchant: m.Merchant, Account: m.Account, Base: unattributedBase(m)}
-		w.post(ledger.ReceivedUnapplied(s, m.Reference, m.Amount))
+		rule := ledger.Excess
+		if m.Taken() {
+			rule = ledger.ReceivedUnapplied
+		}
+		w.post(s, ledger.Posting{Rule: rule, Reference: m.Reference, Amount: m.Amount})
 		w.movementReview(m, "money moved at the acquirer under a key of which this database has no payment")
-		o := f.movementSeen(payment.Payment{Merchant: m.Merchant, Account: m.Account}, strays[n], g.Now)
+		o := f.movementSeen(payment.Payment{Merchant: m.Merchant, Account: m.Account}, strays[n], strays, g.Now)
 		o.Effect, o.Why = evidence.Booked, m.Cause
 		w.evidence = append(w.evidence, o)
 		f.watch.Alarm("unapplied_money", m.Merchant.String(), "", "")

@@ -12,6 +12,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/present"
 	"github.com/hapaxpay/hapax/internal/problem"
+	"github.com/hapaxpay/hapax/internal/routing"
 )
 
 // createPayment is the kind create_payment: claim (this file), call (call.go), record (apply.go).
@@ -74,13 +75,15 @@ type admission struct {
 	order    []Row // of amended, as decided
 	leaders  map[Row]id.ID
 	joinable []*candidate
+	accounts []Account
+	rules    []routing.Rule
 }
 
 // Open admits payments: finds or creates the intent, decides under its lock, writes the intention and what will be
 // sent, and counts the first permit (PROTOCOL K1, P1, P7, A0, A1).
 func (k *createPayment) Open(ctx context.Context, tx Tx, g operation.Guard, openings []*operation.Opening) error {
 	a := &admission{f: k.f, g: g, amended: map[Row]payment.Intent{}, leaders: map[Row]id.ID{}}
-	for _, step := range []func(context.Context, Tx, []*operation.Opening) error{a.late, a.routes, a.intents, a.strays} {
+	for _, step := range []func(context.Context, Tx, []*operation.Opening) error{a.late, a.routesInline, a.intents, a.routesByID, a.strays} {
 		if err := step(ctx, tx, openings); err != nil {
 			return err
 		}
@@ -126,6 +129,9 @@ func (a *admission) late(ctx context.Context, tx Tx, openings []*operation.Openi
 		default:
 			late := answerOf(answers[p.ID], present.Extra{})
 			late.Replayed = true
+			if answered := answers[p.ID].Payment.AnsweredStatus; answered != 0 {
+				late.Status, late.Final = answered, true
+			}
 			o.Replay = &late
 		}
 	}
@@ -148,8 +154,43 @@ func (a *admission) keep() {
 	a.left = left
 }
 
-// routes finds an account for each candidate and checks what can be checked before anything is written.
-func (a *admission) routes(ctx context.Context, tx Tx, _ []*operation.Opening) error {
+// routesInline finds an account for what is described in the request, before anything is written for it.
+func (a *admission) routesInline(ctx context.Context, tx Tx, _ []*operation.Opening) error {
+	if err := a.readRoutes(ctx, tx); err != nil {
+		return err
+	}
+	for _, c := range a.left {
+		if c.cmd.Inline == nil {
+			continue
+		}
+		if p := a.f.checkPayBefore(*c.cmd.Inline, a.g.Now); p != nil {
+			a.refuse(c, p)
+			continue
+		}
+		c.mine = a.f.newIntent(c.o.Request, *c.cmd.Inline, a.g.Now)
+		if p := a.routeOf(c, c.mine); p != nil {
+			a.refuse(c, p)
+		}
+	}
+	a.keep()
+	return nil
+}
+
+// routesByID finds an account for the payments of intents that are known.
+func (a *admission) routesByID(_ context.Context, _ Tx, _ []*operation.Opening) error {
+	for _, c := range a.left {
+		if c.cmd.Inline == nil {
+			if p := a.routeOf(c, c.locked.Intent); p != nil {
+				a.refuse(c, p)
+			}
+		}
+	}
+	a.keep()
+	return nil
+}
+
+// readRoutes reads the accounts and rules of the merchants.
+func (a *admission) readRoutes(ctx context.Context, tx Tx) (err error) {
 	seen := map[id.ID]bool{}
 	var merchants []id.ID
 	for _, c := range a.left {
@@ -161,38 +202,57 @@ func (a *admission) routes(ctx context.Context, tx Tx, _ []*operation.Opening) e
 	if len(merchants) == 0 {
 		return nil
 	}
-	accounts, err := tx.Accounts(ctx, merchants)
-	if err != nil {
-		return err
+	if a.accounts, err = tx.Accounts(ctx, merchants); err == nil {
+		a.rules, err = tx.RoutingRules(ctx, merchants)
 	}
-	for _, c := range a.left {
-		if p := a.routeOf(c, accounts); p != nil {
-			a.refuse(c, p)
-		}
-	}
-	a.keep()
-	return nil
+	return err
 }
 
-func (a *admission) routeOf(c *candidate, accounts []Account) *problem.Problem {
-	cause := errors.New("no acquirer account that is not paused")
-	for _, account := range accounts {
-		if account.Merchant != c.o.Op.Merchant || account.Paused {
-			continue
+// routeOf finds the account that takes a payment of the intent: by the merchant's rules, among those that are not paused and
+// offer what is asked for. Once something was sent, no other is tried (PROTOCOL P5).
+func (a *admission) routeOf(c *candidate, i payment.Intent) *problem.Problem {
+	var rules []routing.Rule
+	var open []id.ID
+	byID := map[id.ID]Account{}
+	for _, r := range a.rules {
+		if r.Merchant == i.Merchant {
+			rules = append(rules, r)
 		}
-		adapter, err := a.f.acquirers.For(account)
+	}
+	for _, account := range a.accounts {
+		if account.Merchant == i.Merchant && !account.Paused {
+			open, byID[account.ID] = append(open, account.ID), account
+		}
+	}
+	cause, offered := errors.New("no acquirer account that is not paused"), true
+	for _, account := range routing.Order(rules, open, routing.Wish{Currency: i.Amount.Currency(), Method: c.cmd.Method,
+		Flow: string(c.cmd.Flow), Seed: i.KeySeed}) {
+		adapter, err := a.f.acquirers.For(byID[account])
 		if err != nil {
 			cause = err
 			continue
 		}
-		c.route = route{account, adapter}
+		if offered = offers(adapter.Contract(), c.cmd.Flow, i.Capture); !offered {
+			continue
+		}
+		c.route = route{byID[account], adapter}
 		if a.held(c.route) {
 			return problem.New(problem.SendsOnHold, "").After(holdHint)
 		}
-		return a.checkInline(c)
+		_, _, p := a.prepare(c, i, 1)
+		return p
+	}
+	if !offered {
+		return problem.New(problem.InvalidValue, "No acquirer account of this merchant offers this flow or capture method.").On("flow")
 	}
 	return problem.New(problem.TryAgain, "No acquirer account of this merchant can take payments now; this request did nothing.").
 		After(holdHint).Because(cause)
+}
+
+// offers says whether an acquirer takes payments of this kind.
+func offers(c acquirer.Contract, flow payment.Flow, capture payment.CaptureMethod) bool {
+	return (flow != payment.Hosted || c.Offers(acquirer.ActionSession)) &&
+		(capture != payment.CaptureManual || c.Holds && c.Offers(acquirer.ActionCapture))
 }
 
 const holdHint = 15 * retryAfter
@@ -207,24 +267,15 @@ func (a *admission) held(r route) bool {
 	return !c.Repeatable() || a.g.Now.Sub(a.g.LostFrom) >= c.CutOff()
 }
 
-func (a *admission) checkInline(c *candidate) *problem.Problem {
-	if c.cmd.Inline == nil {
-		return nil
-	}
-	if p := a.f.checkPayBefore(*c.cmd.Inline, a.g.Now); p != nil {
-		return p
-	}
-	c.mine = a.f.newIntent(c.o.Request, *c.cmd.Inline, a.g.Now)
-	if _, _, p := a.prepare(c, c.mine, 1); p != nil {
-		return p
-	}
-	return nil
-}
-
 // prepare builds what would be sent for the n-th payment of an intent.
 func (a *admission) prepare(c *candidate, i payment.Intent, n int) (string, acquirer.Prepared, *problem.Problem) {
 	key := a.f.key(i, c.route.adapter, n)
-	p, err := c.route.adapter.Prepare(acquirer.Request{Action: acquirer.ActionCharge, Key: key, Amount: i.Amount, PaymentMethod: c.cmd.Method})
+	r := acquirer.Request{Action: acquirer.ActionCharge, Key: key, Amount: i.Amount, PaymentMethod: c.cmd.Method,
+		Hold: i.Capture == payment.CaptureManual}
+	if c.cmd.Flow == payment.Hosted {
+		r.Action, r.ReturnURL, r.ExpiresAt = acquirer.ActionSession, *c.cmd.ReturnURL, i.PayBefore
+	}
+	p, err := c.route.adapter.Prepare(r)
 	if err != nil {
 		return "", acquirer.Prepared{}, problem.New(problem.InvalidValue, acquirer.FailureCodes["cannot_be_sent"]).On("payment_method")
 	}
@@ -342,10 +393,11 @@ func (c *candidate) mismatch(i payment.Intent) *problem.Problem {
 	return nil
 }
 
-// same says whether the request asks for what the live payment is: amount, currency, method and flow.
+// same says whether the request asks for what the live payment is.
 func (c *candidate) same(l *LockedIntent, target payment.Intent) bool {
 	p := l.Latest
-	return p != nil && p.Amount == target.Amount && p.Method == c.cmd.Method && p.Flow == c.cmd.Flow
+	return p != nil && p.Amount == target.Amount && p.Method == c.cmd.Method && p.Flow == c.cmd.Flow && p.Capture == target.Capture &&
+		p.ReturnURL == value(c.cmd.ReturnURL)
 }
 
 func (a *admission) amend(i payment.Intent) {
@@ -364,7 +416,7 @@ func (a *admission) admit(c *candidate, i payment.Intent, n int) error {
 		return nil
 	}
 	fresh := payment.Payment{Merchant: i.Merchant, ID: a.f.rt.NewID(), Intent: i.ID, N: n, Flow: c.cmd.Flow,
-		Status: payment.Pending, Amount: i.Amount, Method: c.cmd.Method, Account: c.route.account.ID, AcquirerKey: key,
+		Status: payment.Pending, Amount: i.Amount, Capture: i.Capture, Method: c.cmd.Method, ReturnURL: value(c.cmd.ReturnURL), Account: c.route.account.ID, AcquirerKey: key,
 		Version: 1, By: command(c.o.Request), CreatedAt: a.g.Now, UpdatedAt: a.g.Now}
 	c.fresh, c.locked.Latest = &fresh, &fresh
 	op := &c.o.Op
@@ -406,7 +458,7 @@ func (a *admission) write(ctx context.Context, tx Tx) error {
 	}
 	var joined []Joined
 	for _, c := range a.joinable {
-		if c.o.Verdict == operation.Follow {
+		if c.o.Verdict == operation.Follow || c.o.Verdict == operation.Finish {
 			joined = append(joined, Joined{Merchant: c.o.Op.Merchant, By: command(c.o.Request), Payment: c.o.Op.Payment})
 		}
 	}
@@ -440,8 +492,12 @@ func (a *admission) findLeaders(ctx context.Context, tx Tx) error {
 		if c.o.Op.Follows = a.leaders[Row{c.o.Op.Merchant, c.o.Op.Payment}]; !c.o.Op.Follows.IsZero() {
 			continue
 		}
-		// The payment is live but nothing works on it (held, or waiting for the payer): tell its state, keep no claim.
 		now := answerOf(Attempt{c.locked.Intent, *c.locked.Latest}, present.Extra{})
+		if c.locked.Latest.Status == payment.Authorized { // what was asked for is done: the hold stands
+			c.o.Verdict, c.o.Op.AnswerStatus, c.o.Op.AnswerBody = operation.Finish, now.Status, now.Body
+			continue
+		}
+		// It is being canceled, and its own operation is over: tell its state, keep no claim.
 		c.o.Verdict, c.o.Replay = operation.Refuse, &now
 	}
 	return nil

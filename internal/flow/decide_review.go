@@ -3,7 +3,6 @@ package flow
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -16,16 +15,19 @@ import (
 	"github.com/hapaxpay/hapax/internal/problem"
 )
 
-// Allowed lists the verdicts that fit a reason (PROTOCOL section 14). Giving money back by an operation of our own is
-// the compensation, which is not a verdict: it has a key and a call.
+// Allowed lists the verdicts that fit a reason (PROTOCOL section 14). A verdict to compensate begins an operation with a key
+// and a call of its own.
 var Allowed = map[payment.ReviewReason][]string{
 	payment.ReviewNoProof:           {VerdictAskAgain, VerdictPaid, VerdictNotExecuted},
 	payment.ReviewWindowOver:        {VerdictAskAgain, VerdictPaid, VerdictNotExecuted},
 	payment.ReviewProcessingTooLong: {VerdictAskAgain, VerdictPaid, VerdictNotExecuted},
 	payment.ReviewRepeatsForbidden:  {VerdictAskAgain, VerdictPaid, VerdictNotExecuted},
-	payment.ReviewAmountMismatch:    {VerdictApply, VerdictReturned},
-	payment.ReviewMoneyAfterRefusal: {VerdictApply, VerdictReturned},
-	payment.ReviewSecondMovement:    {VerdictApply, VerdictReturned},
+	payment.ReviewAmountMismatch:    {VerdictCompensate, VerdictApply, VerdictReturned},
+	payment.ReviewMoneyAfterRefusal: {VerdictCompensate, VerdictApply, VerdictReturned},
+	payment.ReviewSecondMovement:    {VerdictCompensate, VerdictApply, VerdictReturned},
+	payment.ReviewStrayHold:         {VerdictCompensate, VerdictReturned},
+	payment.ReviewCompensation:      {VerdictCompensate, VerdictReturned},
+	payment.ReviewExcess:            {VerdictApply, VerdictReturned},
 	payment.ReviewUnattributed:      {VerdictReturned},
 	payment.ReviewContradiction:     {VerdictDismiss},
 }
@@ -35,8 +37,9 @@ var Consequence = map[string]string{
 	VerdictAskAgain:    "the acquirer is asked again from now on; nothing is sent",
 	VerdictPaid:        "the payment becomes paid, with the acquirer's reference that you give; the books show the money",
 	VerdictNotExecuted: "the payment becomes failed; the intent is free for another payment once nothing can arrive any more",
-	VerdictApply:       "the money that was kept aside is credited to the merchant for this order",
-	VerdictReturned:    "the books show that the money was given back at the acquirer by hand",
+	VerdictApply:       "the money that was kept aside is credited to the merchant for this order; of money that went back, the merchant bears it",
+	VerdictReturned:    "the books show that the money was given back, or the hold released, at the acquirer by hand",
+	VerdictCompensate:  "the money that was kept aside is given back, or the hold released, by a call to the acquirer with a key of its own",
 	VerdictDismiss:     "the conflict is closed; the present state stands",
 }
 
@@ -179,7 +182,14 @@ func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c
 		return w, nil
 	case VerdictPaid, VerdictNotExecuted:
 		k.f.judge(w, s, one, &o)
-		return w, w.collect(one, s)
+		w.collect(one, s)
+		return w, nil
+	case VerdictCompensate:
+		if !k.compensate(w, s, one, r, o) {
+			return nil, nil
+		}
+		w.collect(one, s)
+		return w, nil // the conflict stays until the money is back
 	case VerdictDismiss:
 		o.Effect, o.Why = evidence.Noted, "the present state stands"
 		w.evidence = append(w.evidence, o)
@@ -192,7 +202,22 @@ func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c
 	if one.now.Status.Open() && len(s.reviews) == 0 {
 		w.askAgain(one) // nothing waits for a person any more: the acquirer is asked on
 	}
-	return w, w.collect(one, s)
+	w.collect(one, s)
+	return w, nil
+}
+
+// compensate begins to give back what was kept aside, unless that is under way; false when it does not fit any more.
+func (k *decideReview) compensate(w *writes, s *loaded, one *subject, r payment.Review, o evidence.Observation) bool {
+	for _, m := range s.movements {
+		if m.ID != r.Movement || m.State != payment.Unapplied || one.compensating(m) || one.contract.KeyLength == 0 {
+			continue
+		}
+		w.compensate(one, m)
+		o.Reference, o.Amount, o.Effect, o.Why = m.Reference, m.Amount, evidence.Noted, Consequence[VerdictCompensate]
+		w.evidence = append(w.evidence, o)
+		return true
+	}
+	return false
 }
 
 // movement applies or gives back money that was kept aside; false when it does not fit any more.
@@ -202,30 +227,24 @@ func (k *decideReview) movement(w *writes, s *loaded, one *subject, c DecideRevi
 		if m.ID != r.Movement {
 			continue
 		}
-		// Money fits when it is the order's currency, not more than was asked, and the order has none yet.
-		fits := m.Amount.Currency() == one.now.Amount.Currency() && m.Amount.Minor() <= one.now.Amount.Minor() && !s.applied(one)
-		if c.Verdict == VerdictApply && !fits {
-			return false, problem.New(problem.InvalidValue, "This money cannot be applied: it is in another currency or more than was asked, or the order is paid already.").On("verdict")
-		}
-		if m.State != payment.Unapplied {
+		if m.State != payment.Unapplied || one.compensating(*m) {
 			return false, nil
+		}
+		if c.Verdict == VerdictApply && !s.fits(one, *m) {
+			return false, problem.New(problem.InvalidValue, "This money cannot be applied: it is in another currency or more than was asked, or the order is paid already.").On("verdict")
 		}
 		*m = w.settleMovement(c.Verdict, *m, one.ledgerSubject())
 		o.Reference, o.Amount = m.Reference, m.Amount
-		if one.now.Status.Final() {
+		d := payment.Decide(one.situation(s, o, nil, w.g.Now), *m)
+		if d.Effect == "" { // nothing but the money itself is decided
 			o.Effect, o.Why = evidence.Booked, Consequence[c.Verdict]
 			w.evidence = append(w.evidence, o)
 			return true, nil
 		}
 		if c.Verdict == VerdictApply {
-			to, ok := one.now.Status.Next(payment.MoneyTaken)
-			if !ok {
-				return false, fmt.Errorf("payment %s: %s cannot become paid", one.now.ID, one.now.Status)
-			}
-			d := payment.Decision{To: to, Effect: evidence.Moved, Why: Consequence[c.Verdict], Adopt: m, Events: []payment.EventType{payment.EventPaid}}
-			o.Outcome, o.Effect, o.Why = acquirer.OutcomeSucceeded, d.Effect, d.Why
-			one.decisions = append(one.decisions, d)
-			one.move(d, &o, w.g.Now)
+			o.Outcome, o.Effect, o.Why = acquirer.OutcomeSucceeded, d.Effect, Consequence[c.Verdict]
+			one.take(w, s, &d)
+			one.decisions = append(one.decisions, decided{d, one.leader})
 			w.evidence = append(w.evidence, o)
 			return true, nil
 		}
@@ -236,17 +255,27 @@ func (k *decideReview) movement(w *writes, s *loaded, one *subject, c DecideRevi
 	return false, nil
 }
 
-// applied says whether money is applied to the intent of a subject.
-func (s *loaded) applied(one *subject) bool {
-	return slices.ContainsFunc(s.movements, func(m payment.Movement) bool {
-		return m.Intent == one.order.ID && m.State == payment.Applied
+// fits says whether money that was kept aside can be applied: it is the order's currency, not more than was asked, and the
+// order has no money of another charge. What went back beyond what was left is the merchant's to bear, whatever it is.
+func (s *loaded) fits(one *subject, m payment.Movement) bool {
+	if !m.Taken() {
+		return m.Kind == acquirer.MovementRefund || m.Kind == acquirer.MovementChargeback
+	}
+	return m.Amount.Currency() == one.now.Amount.Currency() && one.now.Captured+m.Amount.Minor() <= one.now.Amount.Minor() && !s.applied(one, m)
+}
+
+// applied says whether money of another charge is applied to the intent of a subject.
+func (s *loaded) applied(one *subject, m payment.Movement) bool {
+	return slices.ContainsFunc(s.movements, func(other payment.Movement) bool {
+		return other.Intent == one.order.ID && other.State == payment.Applied && other.Taken() &&
+			(m.Kind == acquirer.MovementCharge || other.Charge() != m.Charge())
 	})
 }
 
 func (k *decideReview) observation(c DecideReviewCommand, r payment.Review) evidence.Observation {
 	o := evidence.Observation{Merchant: c.Merchant, ID: k.f.rt.NewID(), Intent: r.Intent, Payment: r.Payment, Operation: r.Operation,
 		Source: evidence.FromPerson, Person: c.Person, Note: c.Reason, Request: c.RequestID, Effect: evidence.Noted, Why: Consequence[c.Verdict]}
-	o.Class = "decision_" + c.Verdict
+	o.Class, o.About = "decision_"+c.Verdict, acquirer.ActionCharge
 	if c.Verdict == VerdictNotExecuted {
 		o.Inference = evidence.InferNotExecuted
 	}
@@ -255,12 +284,19 @@ func (k *decideReview) observation(c DecideReviewCommand, r payment.Review) evid
 
 // settleMovement books what became of money that was kept aside.
 func (w *writes) settleMovement(verdict string, m payment.Movement, s ledger.Subject) payment.Movement {
+	rule := map[bool]ledger.Rule{true: ledger.Apply, false: ledger.ReturnedOutside}[verdict == VerdictApply]
+	m.State = payment.Returned
 	if verdict == VerdictApply {
 		m.State = payment.Applied
-		w.post(ledger.Apply(s, m.Reference, m.Amount))
-	} else {
-		m.State = payment.Returned
-		w.post(ledger.ReturnedOutside(s, m.Reference, m.Amount))
+	}
+	if !m.Taken() { // it went back: the merchant bears it, or it came back
+		rule = map[bool]ledger.Rule{true: ledger.ExcessApplied, false: ledger.ExcessBack}[verdict == VerdictApply]
+	}
+	if m.Kind == acquirer.MovementReverse { // a compensation that came back from the bank: given back by hand after all
+		rule = ledger.ReturnedOutside
+	}
+	if m.Kind != acquirer.MovementHold {
+		w.post(s, ledger.Posting{Rule: rule, Reference: m.Reference, Amount: m.Amount})
 	}
 	w.moved = append(w.moved, m)
 	return m
@@ -276,26 +312,37 @@ func (w *writes) askAgain(one *subject) {
 	w.ops = append(w.ops, op)
 }
 
-// endConflict clears the mark when no other open review of the intent is about a conflict (PROTOCOL P7).
+// endConflict clears the mark when no other open review of the intent is about a conflict, and nothing is being given back
+// (PROTOCOL P7).
 func (w *writes) endConflict(one *subject, s *loaded) {
 	if !one.now.Conflict {
 		return
 	}
 	onPayment, onIntent := false, false
-	for _, r := range s.reviews {
-		if !conflictReason(r.Reason) {
+	for _, r := range append(slices.Clone(s.reviews), w.reviews...) {
+		if !conflictReason(r.Reason) || !r.DecidedAt.IsZero() {
 			continue
 		}
 		onIntent = true
 		onPayment = onPayment || r.Payment == one.now.ID
 	}
+	for _, m := range one.mods {
+		if m.Type == payment.Compensation && m.Status.Open() {
+			onPayment, onIntent = true, true
+		}
+	}
 	if onPayment {
 		return
 	}
 	one.now.Conflict, one.order.Conflict = false, onIntent
-	one.decisions = append(one.decisions, payment.Decision{To: one.now.Status, Events: []payment.EventType{payment.EventConflictOver}})
+	one.decisions = append(one.decisions, decided{payment.Decision{Payment: one.now, Events: []payment.EventType{payment.EventConflictOver}}, nil})
 }
 
 func conflictReason(r payment.ReviewReason) bool {
-	return r == payment.ReviewMoneyAfterRefusal || r == payment.ReviewSecondMovement || r == payment.ReviewContradiction
+	switch r {
+	case payment.ReviewMoneyAfterRefusal, payment.ReviewSecondMovement, payment.ReviewContradiction, payment.ReviewStrayHold,
+		payment.ReviewCompensation, payment.ReviewExcess:
+		return true
+	}
+	return false
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/evidence"
+	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/present"
@@ -20,6 +21,8 @@ type Config struct {
 	PayBefore, Retention time.Duration
 	// SecondPerson demands a second person for every decision that changes what is held to be true (PROTOCOL section 14).
 	SecondPerson bool
+	// CodeSecret is what one-time codes of cancels are derived from (PROTOCOL X1).
+	CodeSecret []byte
 }
 
 // Flow holds the use cases.
@@ -30,6 +33,7 @@ type Flow struct {
 	rt        operation.Runtime
 	watch     Watcher
 	engine    *operation.Engine[Tx]
+	faults    operation.Faults
 	limits    *limits
 	fresh     time.Duration // of a permit: bytes may leave as long after it
 }
@@ -53,11 +57,15 @@ type Sighting struct {
 
 // New joins store, engine and acquirers.
 func New(cfg Config, engine operation.Config, store Store, acquirers Acquirers, rt operation.Runtime, faults operation.Faults, watch Watcher) *Flow {
-	f := &Flow{cfg: cfg, acquirers: acquirers, store: store, rt: rt, watch: watch, limits: newLimits(), fresh: engine.Fresh}
+	f := &Flow{cfg: cfg, acquirers: acquirers, store: store, rt: rt, watch: watch, limits: newLimits(), fresh: engine.Fresh, faults: faults}
 	kinds := map[operation.Kind]operation.Handler[Tx]{
 		operation.CreateIntent:  &createIntent{f},
 		operation.CreatePayment: &createPayment{f},
 		operation.DecideReview:  &decideReview{f},
+		operation.IssueCode:     &issueCode{f},
+	}
+	for _, kind := range []operation.Kind{operation.CapturePayment, operation.CancelPayment, operation.CreateRefund, operation.Compensate} {
+		kinds[kind] = &modify{f, kind}
 	}
 	f.engine = operation.New(engine, store, rt, faults, kinds, watch)
 	return f
@@ -141,11 +149,22 @@ func answerOf(a Attempt, x present.Extra) operation.Answer {
 	switch {
 	case a.Payment.Status.Final():
 		out.Status, out.Final, out.RetryAfter = finalStatus(a.Payment.Status), true, 0
-	case a.Payment.Status == payment.Registered || a.Payment.Status == payment.Authorized:
+	case a.Payment.Status == payment.Registered:
+		out.Status, out.First, out.RetryAfter = 200, 201, 0
+	case a.Payment.Status == payment.Authorized:
 		out.Status, out.RetryAfter = 200, 0
 	}
 	return out
 }
+
+// finalAnswer is the answer to what made a payment, once that has its result: the payment is final, or its hold stands.
+func finalAnswer(a Attempt) operation.Answer {
+	out := answerOf(a, present.Extra{})
+	out.Status, out.Final, out.RetryAfter = finalStatus(a.Payment.Status), true, 0
+	return out
+}
+
+func merchants(m id.ID) []id.ID { return []id.ID{m} }
 
 // refusal turns an admission into the problem that the client is told (PROTOCOL section 2).
 func refusal(a payment.Admission, s payment.Standing, now time.Time) *problem.Problem {

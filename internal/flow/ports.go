@@ -82,6 +82,12 @@ type ModificationChange struct {
 	New             payment.Modification // Version is the expected one plus one
 }
 
+// ChargeOwner is a payment with the acquirer's id of a charge of it.
+type ChargeOwner struct {
+	Charge  string
+	Payment payment.Payment
+}
+
 // Policy is what a merchant has decided for all its payments.
 type Policy struct {
 	Merchant       id.ID
@@ -198,6 +204,9 @@ type Tx interface {
 	// PaymentsByAcquirerKey reads, without locking, the payments that sent these keys.
 	PaymentsByAcquirerKey(ctx context.Context, merchant id.ID, keys []string) ([]payment.Payment, error)
 
+	// PaymentsByCharge finds the payments for which these charges of an account are booked, by the acquirer's ids.
+	PaymentsByCharge(ctx context.Context, account Row, charges []string) ([]ChargeOwner, error)
+
 	// UncomparedAccounts reads up to limit accounts, paused ones too, whose lost interval of this epoch was not compared yet.
 	UncomparedAccounts(ctx context.Context, epoch int64, limit int) ([]Account, error)
 	// Accounts reads the acquirer accounts of the merchants.
@@ -231,6 +240,7 @@ const (
 	VerdictApply       = "apply"        // unapplied money: it belongs to this order
 	VerdictReturned    = "returned"     // unapplied money: it was given back at the acquirer by hand
 	VerdictDismiss     = "dismiss"      // contradiction: the present state is right
+	VerdictCompensate  = "compensate"   // unapplied money: give it back, by an operation of our own (PROTOCOL X4)
 )
 
 // Acquirers gives the adapter of an account. An error means that it cannot be used now; nothing was sent.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/hapaxpay/hapax/internal/evidence"
 	"github.com/hapaxpay/hapax/internal/id"
@@ -24,6 +25,10 @@ type writes struct {
 	intents map[Row]*payment.Intent
 
 	payments []PaymentChange
+	mods     []ModificationChange
+	newMods  []payment.Modification
+	disputes []payment.Dispute
+	started  []operation.Operation
 	ops      []operation.Operation
 	booked   []payment.Movement
 	moved    []payment.Movement
@@ -41,8 +46,9 @@ func (one *subject) ledgerSubject() ledger.Subject {
 		Base: payment.ChargeKey(one.order.KeySeed, one.now.N)}
 }
 
-// post keeps the first error: it fails the transaction in flush.
-func (w *writes) post(entries []ledger.Entry, err error) {
+// post adds the entries of one posting. The first error fails the transaction in flush.
+func (w *writes) post(subject ledger.Subject, p ledger.Posting) {
+	entries, err := ledger.Post(subject, p)
 	if err != nil && w.postErr == nil {
 		w.postErr = err
 	}
@@ -52,126 +58,218 @@ func (w *writes) post(entries []ledger.Entry, err error) {
 	}
 }
 
-// book writes money that moved, applied or kept aside.
+// book keeps money that moved, applied or kept aside.
 func (w *writes) book(one *subject, m payment.Movement) {
 	w.booked = append(w.booked, m)
-	if m.State == payment.Applied {
-		w.post(ledger.Received(one.ledgerSubject(), m.Amount))
-		return
+	if m.State == payment.Unapplied {
+		w.f.watch.Alarm("unapplied_money", one.now.Merchant.String(), one.order.ID.String(), one.now.ID.String())
 	}
-	w.post(ledger.ReceivedUnapplied(one.ledgerSubject(), m.Reference, m.Amount))
-	w.f.watch.Alarm("unapplied_money", one.now.Merchant.String(), one.order.ID.String(), one.now.ID.String())
 }
 
-// adopt applies money that was booked before its payment was known.
-func (w *writes) adopt(one *subject, m payment.Movement) {
-	w.moved = append(w.moved, m)
-	if m.State == payment.Applied {
-		w.post(ledger.Apply(one.ledgerSubject(), m.Reference, m.Amount))
+// created keeps what was done by hand at the acquirer as a modification of its own, by its id there.
+func (w *writes) created(one *subject, m *payment.Modification) {
+	m.ID, m.K = w.f.rt.NewID(), one.nextK(m.Type)
+	m.AcquirerKey = payment.ExternalKey(one.order.KeySeed, m.AcquirerReference)
+	m.By = payment.Command{Kind: "external_" + string(m.Type), Key: m.AcquirerKey, FPVersion: payment.FingerprintVersion,
+		Fingerprint: payment.Fingerprint(words("external", m.AcquirerKey))}
+	one.mods = append(one.mods, *m)
+}
+
+// nextK is the ordinal of the next modification of a type.
+func (one *subject) nextK(t payment.ModificationType) int {
+	k := 1
+	for _, m := range one.mods {
+		if m.Type == t && m.K >= k {
+			k = m.K + 1
+		}
 	}
+	return k
 }
 
 // review opens an entry; the unique index keeps it single (PROTOCOL K6).
-func (w *writes) review(one *subject, d payment.Decision, o *evidence.Observation) {
+func (w *writes) review(one *subject, d payment.Decision, o *evidence.Observation, op *operation.Operation) {
 	r := payment.Review{Merchant: one.now.Merchant, ID: w.f.rt.NewID(), Intent: one.order.ID, Payment: one.now.ID,
-		Reason: d.Review, Detail: o.Why, OpenedAt: w.g.Now}
-	if one.leader != nil {
-		r.Operation = one.leader.ID
+		Reason: d.Review, Detail: o.Why, OpenedAt: w.g.Now, Movement: d.ReviewOn}
+	if op != nil {
+		r.Operation = op.ID
 	}
-	if d.Book != nil {
-		r.Movement = d.Book.ID
-	} else if d.Adopt != nil {
-		r.Movement = d.Adopt.ID
+	switch {
+	case !r.Movement.IsZero():
+	case len(d.Book) > 0:
+		r.Movement = d.Book[0].ID
+	case len(d.Change) > 0:
+		r.Movement = d.Change[0].ID
 	}
 	w.reviews = append(w.reviews, r)
 }
 
 // collect turns what was decided about a subject into rows.
-func (w *writes) collect(one *subject, s *loaded) error {
-	before := one.was
-	if one.now != before {
-		one.now.Version, one.now.UpdatedAt = before.Version+1, w.g.Now
-		w.payments = append(w.payments, PaymentChange{ExpectedStatus: before.Status, ExpectedVersion: before.Version, New: one.now})
-	}
-	for _, d := range one.decisions {
+func (w *writes) collect(one *subject, s *loaded) {
+	w.resolve(one, s)
+	one.stamp(w.g.Now)
+	for n, d := range one.decisions {
 		for _, t := range d.Events {
-			w.event(one.order, one.now, t, false)
+			w.event(one, t, d.Decision, false)
 		}
-		if d.Review != "" && !d.Conflict && !s.reviewed(one, d) {
-			w.event(one.order, one.now, payment.EventReview, d.Review == payment.ReviewAmountMismatch)
+		if d.Review != "" && !d.Conflict && !s.reviewed(one, d.Decision) {
+			w.event(one, payment.EventReview, one.decisions[n].Decision, d.Review == payment.ReviewAmountMismatch)
 		}
 	}
-	if one.now.Status.Final() {
-		w.settle(one, s)
-		return nil
+	for _, op := range one.ops {
+		if done, answer := w.done(one, op); done {
+			op.State, op.AnswerStatus, op.AnswerBody = operation.Completed, answer.Status, answer.Body
+			w.ops = append(w.ops, op)
+			w.note(op, operation.WhatCompleted, string(one.now.Status))
+		} else if op.Follows.IsZero() {
+			w.wait(one, op)
+		}
 	}
-	w.wait(one)
+	if one.now != one.was {
+		w.payments = append(w.payments, PaymentChange{ExpectedStatus: one.was.Status, ExpectedVersion: one.was.Version, New: one.now})
+	}
+	for _, m := range one.mods {
+		if was, known := one.modsWas[m.ID]; !known {
+			w.newMods = append(w.newMods, m)
+		} else if m != was {
+			w.mods = append(w.mods, ModificationChange{ExpectedStatus: was.Status, ExpectedVersion: was.Version, New: m})
+		}
+	}
+}
+
+// stamp counts the new version of what changed, before it is shown to anybody.
+func (one *subject) stamp(now time.Time) {
+	if one.now != one.was {
+		one.now.Version, one.now.UpdatedAt = one.was.Version+1, now
+	}
+	for n := range one.mods {
+		m := &one.mods[n]
+		if was, known := one.modsWas[m.ID]; known && *m != was {
+			m.Version, m.UpdatedAt = was.Version+1, now
+		}
+	}
+}
+
+// modification finds one of the subject's modifications as it is now.
+func (one *subject) modification(row id.ID) *payment.Modification {
+	for n := range one.mods {
+		if one.mods[n].ID == row {
+			return &one.mods[n]
+		}
+	}
 	return nil
+}
+
+// done says whether an operation has its final answer now, and which: what made the payment ends with it, or with the hold
+// that it asked for; a modification ends by its own result.
+func (w *writes) done(one *subject, op operation.Operation) (bool, operation.Answer) {
+	at := Attempt{*one.order, one.now}
+	if op.Modification.IsZero() {
+		if !one.now.Status.Final() && one.now.Status != payment.Authorized {
+			return false, operation.Answer{}
+		}
+		answer := finalAnswer(at)
+		if op.Follows.IsZero() {
+			one.now.AnsweredStatus = answer.Status
+		}
+		return true, answer
+	}
+	m := one.modification(op.Modification)
+	if m == nil || m.Status.Open() {
+		return false, operation.Answer{}
+	}
+	answer := modificationAnswer(at, *m)
+	m.AnsweredStatus = answer.Status
+	return true, answer
 }
 
 // reviewed says whether the review that a decision asks for was open before: nobody is told twice.
 func (s *loaded) reviewed(one *subject, d payment.Decision) bool {
-	return d.Book == nil && d.Adopt == nil && slices.ContainsFunc(s.reviews, func(r payment.Review) bool {
+	return len(d.Book) == 0 && len(d.Change) == 0 && slices.ContainsFunc(s.reviews, func(r payment.Review) bool {
 		return r.Payment == one.now.ID && r.Reason == d.Review && r.Movement.IsZero()
 	})
 }
 
 // event appends to the intent's events, under its lock: their order is the version (DESIGN data rule 8).
-func (w *writes) event(i *payment.Intent, p payment.Payment, t payment.EventType, keptAside bool) {
+func (w *writes) event(one *subject, t payment.EventType, d payment.Decision, keptAside bool) {
+	i := one.order
 	i.EventVersion++
-	e := payment.Event{Merchant: i.Merchant, ID: w.f.rt.NewID(), Intent: i.ID, Payment: p.ID, Version: i.EventVersion,
+	e := payment.Event{Merchant: i.Merchant, ID: w.f.rt.NewID(), Intent: i.ID, Payment: one.now.ID, Version: i.EventVersion,
 		Key: payment.EventKey(i.KeySeed, i.EventVersion), Type: t, At: w.g.Now}
-	e.Payload = present.Event(e, *i, p, keptAside)
+	m := d.Modification
+	if m == nil {
+		m = d.Created
+	}
+	if m != nil && (m.Type == payment.Refund || m.Type == payment.Compensation) {
+		e.Payload = present.EventRefund(e, *i, one.now, *one.modification(m.ID))
+	} else {
+		e.Payload = present.Event(e, *i, one.now, keptAside)
+	}
 	w.events = append(w.events, e)
 }
 
-// settle completes every operation of a payment that is final, with its answer, and closes what evidence decided.
-func (w *writes) settle(one *subject, s *loaded) {
-	answer := answerOf(Attempt{*one.order, one.now}, present.Extra{})
-	for _, op := range one.ops {
-		op.State, op.AnswerStatus, op.AnswerBody = operation.Completed, answer.Status, answer.Body
-		w.ops = append(w.ops, op)
-		w.note(op, operation.WhatCompleted, string(one.now.Status))
-	}
-	for _, r := range s.reviews {
-		if w.settled(one, r) {
-			r.Decision = "settled by evidence"
-			w.closed = append(w.closed, r)
+// resolve closes the reviews that evidence has settled, and with the last of them the conflict.
+func (w *writes) resolve(one *subject, s *loaded) {
+	settled := 0
+	for n := range s.reviews {
+		r := &s.reviews[n]
+		if r.DecidedAt.IsZero() && w.settled(one, *r) {
+			r.Decision, r.DecidedAt = "settled by evidence", w.g.Now
+			w.closed = append(w.closed, *r)
+			settled++
 		}
-	}
-}
-
-// settled says whether an open review has nothing left to decide: about the payment that is final now, or about money
-// that found its payment.
-func (w *writes) settled(one *subject, r payment.Review) bool {
-	if r.Movement.IsZero() {
-		return r.Payment == one.now.ID && r.Reason != payment.ReviewContradiction && (one.was.Status.Open() || one.now.GateOpen)
 	}
 	for _, d := range one.decisions {
-		if d.Adopt != nil && d.Adopt.ID == r.Movement {
-			return r.Reason == payment.ReviewUnattributed
-		}
+		settled += len(d.Change)
 	}
-	return false
+	if settled > 0 {
+		w.endConflict(one, s)
+	}
 }
 
-// wait moves the operation on while the payment is open: due again, or in review (PROTOCOL K5, K6).
-func (w *writes) wait(one *subject) {
-	if one.leader == nil {
-		return
+// settled says whether an open review has nothing left to decide: about money that found its place, a modification that has
+// its result, or the payment that is final now.
+func (w *writes) settled(one *subject, r payment.Review) bool {
+	if !r.Movement.IsZero() {
+		for _, d := range one.decisions {
+			for _, m := range d.Change {
+				if m.ID == r.Movement {
+					return r.Reason == payment.ReviewUnattributed || m.State != payment.Unapplied
+				}
+			}
+		}
+		return false
 	}
-	op := *one.leader
+	if r.Payment != one.now.ID || r.Reason == payment.ReviewContradiction {
+		return false
+	}
+	for _, op := range one.ops {
+		if op.ID == r.Operation && !op.Modification.IsZero() {
+			m := one.modification(op.Modification)
+			return m != nil && !m.Status.Open()
+		}
+	}
+	over := one.now.Status.Final() || one.now.Status == payment.Authorized
+	return over && (one.was.Status.Open() && one.was.Status != payment.Authorized || one.now.GateOpen)
+}
+
+// wait moves an operation on while its result is open: due again, or in review (PROTOCOL K5, K6).
+func (w *writes) wait(one *subject, op operation.Operation) {
+	mine := one.mine != nil && one.mine.ID == op.ID
 	reviewed := false
 	for _, d := range one.decisions {
-		reviewed = reviewed || d.Review != ""
+		reviewed = reviewed || d.Review != "" && d.op != nil && d.op.ID == op.ID
 	}
-	if !one.isOwner && !reviewed {
+	if m := one.modification(op.Modification); m != nil && m.Type == payment.Cancel && m.Action == "" && one.charge && !mine {
+		op.DueAt = w.g.Now // what it waited for is known
+		w.ops = append(w.ops, op)
 		return
 	}
-	switch {
-	case reviewed || op.State == operation.InReview:
+	if !mine && !reviewed {
+		return
+	}
+	if reviewed || op.State == operation.InReview {
 		op.State = operation.InReview
-	default:
+	} else {
 		op.State = operation.AwaitingResult
 	}
 	delay := evidence.Backoff(op.Checks, op.State == operation.InReview, w.f.rt.Jitter())
@@ -180,7 +278,7 @@ func (w *writes) wait(one *subject) {
 	}
 	if len(one.observations) > 0 {
 		op.Checks++
-	} else { // nothing was asked: the acquirer had no place, and the back-off does not grow
+	} else if one.owner != nil { // nothing was asked: the acquirer had no place, and the back-off does not grow
 		delay = one.owner.notBefore
 	}
 	op.DueAt = w.g.Now.Add(delay)
@@ -220,6 +318,9 @@ func (w *writes) flush(ctx context.Context, tx Tx) error {
 	for _, step := range []func() error{
 		func() error { return tx.SaveMovements(ctx, w.moved) },
 		func() error { return tx.SavePayments(ctx, w.payments) },
+		func() error { return tx.SaveModifications(ctx, w.mods) },
+		func() error { return w.start(ctx, tx) },
+		func() error { return tx.SaveDisputes(ctx, w.disputes) },
 		func() error { return tx.InsertEntries(ctx, w.entries) },
 		func() error { return tx.InsertEvents(ctx, w.events) },
 		func() error { _, err := tx.OpenReviews(ctx, w.reviews); return err },

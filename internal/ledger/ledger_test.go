@@ -18,23 +18,47 @@ var subject = ledger.Subject{Merchant: id.ID{15: 1}, Intent: id.ID{15: 2}, Payme
 type posting func(reference string, amount money.Amount) ([]ledger.Entry, error)
 
 func postings() map[string]posting {
-	return map[string]posting{
-		"received":  func(_ string, a money.Amount) ([]ledger.Entry, error) { return ledger.Received(subject, a) },
-		"unapplied": func(r string, a money.Amount) ([]ledger.Entry, error) { return ledger.ReceivedUnapplied(subject, r, a) },
-		"apply":     func(r string, a money.Amount) ([]ledger.Entry, error) { return ledger.Apply(subject, r, a) },
-		"returned":  func(r string, a money.Amount) ([]ledger.Entry, error) { return ledger.ReturnedOutside(subject, r, a) },
+	by := func(rule ledger.Rule) posting {
+		return func(r string, a money.Amount) ([]ledger.Entry, error) {
+			if rule == ledger.Received || rule == ledger.Held || rule == ledger.Released {
+				r = ""
+			}
+			return ledger.Post(subject, ledger.Posting{Rule: rule, Reference: r, Amount: a})
+		}
 	}
+	all := map[string]posting{}
+	for _, r := range rules {
+		all[string(r)] = by(r)
+	}
+	return all
 }
+
+var rules = []ledger.Rule{ledger.Received, ledger.Captured, ledger.ReceivedUnapplied, ledger.Apply, ledger.ReturnedOutside, ledger.Held,
+	ledger.Released, ledger.Refunded, ledger.RefundFailed, ledger.Compensated, ledger.CompensationFailed, ledger.ChargedBack,
+	ledger.ChargebackWon, ledger.Excess, ledger.ExcessBack, ledger.ExcessApplied}
 
 // The posting rules: keys, accounts and signs. A key never changes: it is the net under a second booking (section 11).
 func TestPostings(t *testing.T) {
 	receivable := "acquirer_receivable:00000000-0000-0000-0000-000000000004"
 	amount := money.Must(18600, "KWD")
+	held := "authorized:00000000-0000-0000-0000-000000000004"
 	for name, want := range map[string]struct{ key, debit, credit string }{
-		"received":  {"seed:auth:1:debit", receivable, "merchant_payable"},
-		"unapplied": {"seed:auth:1:unapplied:ch_1", receivable, "unapplied"},
-		"apply":     {"seed:auth:1:apply:ch_1", "unapplied", "merchant_payable"},
-		"returned":  {"seed:auth:1:returned:ch_1", "unapplied", receivable},
+		"debit":             {"seed:auth:1:debit", receivable, "merchant_payable"},
+		"capture":           {"seed:auth:1:capture:ch_1", receivable, "merchant_payable"},
+		"unapplied":         {"seed:auth:1:unapplied:ch_1", receivable, "unapplied"},
+		"apply":             {"seed:auth:1:apply:ch_1", "unapplied", "merchant_payable"},
+		"returned":          {"seed:auth:1:returned:ch_1", "unapplied", receivable},
+		"hold":              {"seed:auth:1:hold", held, "held"},
+		"release":           {"seed:auth:1:release", "held", held},
+		"refund":            {"seed:auth:1:refund:ch_1", "merchant_payable", receivable},
+		"refund_failed":     {"seed:auth:1:refund_failed:ch_1", receivable, "merchant_payable"},
+		"compensate":        {"seed:auth:1:compensate:ch_1", "unapplied", receivable},
+		"compensate_failed": {"seed:auth:1:compensate_failed:ch_1", receivable, "unapplied"},
+		"chargeback":        {"seed:auth:1:chargeback:ch_1", "merchant_payable", receivable},
+		"chargeback_won":    {"seed:auth:1:chargeback_won:ch_1", receivable, "merchant_payable"},
+		"excess":            {"seed:auth:1:excess:ch_1", "unapplied", receivable},
+		"excess_back":       {"seed:auth:1:excess_back:ch_1", receivable, "unapplied"},
+		"excess_applied":    {"seed:auth:1:excess_applied:ch_1", "merchant_payable", "unapplied"},
 	} {
 		entries, err := postings()[name]("ch_1", amount)
 		if err != nil {
@@ -68,7 +92,7 @@ func TestBalanced(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []ledger.Entry
 		for n := range rapid.IntRange(1, 6).Draw(t, "transactions") {
-			name := rapid.SampledFrom([]string{"received", "unapplied", "apply", "returned"}).Draw(t, "rule")
+			name := string(rapid.SampledFrom(rules).Draw(t, "rule"))
 			currency := rapid.SampledFrom([]money.Currency{"USD", "JPY", "KWD"}).Draw(t, "currency")
 			entries, err := postings()[name](string(rune('a'+n)), money.Must(rapid.Int64Min(1).Draw(t, "minor"), currency))
 			if err != nil {
@@ -77,7 +101,7 @@ func TestBalanced(t *testing.T) {
 			if !ledger.Balanced(entries) {
 				t.Fatalf("%s alone: %+v", name, entries)
 			}
-			if name != "received" { // of which there is one for each payment, by its key
+			if !slices.Contains([]string{"debit", "hold", "release"}, name) { // of which there is one for each payment, by its key
 				all = append(all, entries...)
 			}
 		}

@@ -96,6 +96,7 @@ type Operation struct {
 // Answer is what a client is told: a stored final answer, or the current state.
 type Answer struct {
 	Status     int
+	First      int // status for the request that did the work, where it differs from that of a repeat; 0: it does not
 	Body       []byte
 	Final      bool // stored, or about to be
 	Replayed   bool // these bytes were given before

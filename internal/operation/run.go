@@ -163,6 +163,9 @@ func (e *Engine[T]) after(ctx context.Context, tx T, w *Work) (answer Answer, lo
 		e.watch.Settled(op.CompletedAt.Sub(op.CreatedAt.Add(e.cfg.Lease)))
 	}
 	answer, err = e.state(ctx, tx, op)
+	if answer.First != 0 && !w.Takeover {
+		answer.Status = answer.First
+	}
 	return answer, false, err
 }
 

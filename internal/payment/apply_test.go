@@ -128,7 +128,7 @@ func TestGateOpensByLookup(t *testing.T) {
 			}
 			w.now = quiet.Add(time.Second)
 			d := w.record(a, tc.evidence)[0]
-			if d.OpenGate != tc.open || a.GateOpen != tc.open || a.Status != payment.Declined {
+			if a.GateOpen != tc.open || a.Status != payment.Declined {
 				t.Errorf("gate %v, want %v: %s %s", a.GateOpen, tc.open, d.Effect, d.Why)
 			}
 			if tc.open != (w.create() == payment.Admit) {
@@ -196,9 +196,9 @@ func TestEffects(t *testing.T) {
 			w, a := begun(true, 2, 0)
 			w.record(a, tc.before...)
 			d := w.record(a, tc.then)[0]
-			if d.Effect != tc.effect || d.To != tc.status || a.Status != tc.status || d.Review != tc.review || !slices.Equal(d.Events, tc.events) {
+			if d.Effect != tc.effect || a.Status != tc.status || d.Review != tc.review || !slices.Equal(d.Events, tc.events) {
 				t.Errorf("%s, %s, review %q, events %v (%s); want %s, %s, %q, %v",
-					d.Effect, d.To, d.Review, d.Events, d.Why, tc.effect, tc.status, tc.review, tc.events)
+					d.Effect, d.Payment.Status, d.Review, d.Events, d.Why, tc.effect, tc.status, tc.review, tc.events)
 			}
 			if d.Why == "" {
 				t.Error("no reason in words")
@@ -239,7 +239,7 @@ func TestStrayMoneyIsAdopted(t *testing.T) {
 	w, a := begun(true, 1, 0)
 	w.stray("key1", "ch_1")
 	d := w.record(a, say(lookup, true, acquirer.OutcomeSucceeded, moved("ch_1", price), echo))[0]
-	if d.Adopt == nil || d.Book != nil || a.Status != payment.Paid || a.Captured != price.Minor() || len(w.movements) != 1 || !balanced(w) {
+	if len(d.Change) != 1 || len(d.Book) != 0 || a.Status != payment.Paid || a.Captured != price.Minor() || len(w.movements) != 1 || !balanced(w) {
 		t.Errorf("%+v\n%s", d, w.story())
 	}
 	// A refusal beside stray money of the same key is a contradiction, and the payment stays.
@@ -259,8 +259,8 @@ func TestLostIntervalConcludesNothing(t *testing.T) {
 		w, a := begun(true, 1, 0)
 		s := w.situation(a, o, true)
 		s.Standing.Lost = true
-		if d := payment.Apply(s, o.Observation); d.To != payment.Unknown || d.GateOpen {
-			t.Errorf("%s: %s, gate %v", o.Outcome, d.To, d.GateOpen)
+		if d := payment.Apply(s, o.Observation); d.Payment.Status != payment.Unknown || d.Payment.GateOpen {
+			t.Errorf("%s: %s, gate %v", o.Outcome, d.Payment.Status, d.Payment.GateOpen)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestALostRowDoesNotOpenTheGateAtOnce(t *testing.T) {
 		Standing: evidence.Standing{Contract: w.contract, Sends: 1, Owner: true, Lost: true, Expected: price, Key: "k"}}
 	d := payment.Apply(s, evidence.Observation{Source: evidence.FromLookup, AskedAt: w.now,
 		Reply: acquirer.Reply{Outcome: acquirer.OutcomeDeclined, Reference: "ch_1"}})
-	if d.To != payment.Declined || d.GateOpen {
-		t.Errorf("%s, gate open %v: a lost second send may still arrive", d.To, d.GateOpen)
+	if d.Payment.Status != payment.Declined || d.Payment.GateOpen {
+		t.Errorf("%s, gate open %v: a lost second send may still arrive", d.Payment.Status, d.Payment.GateOpen)
 	}
 }

@@ -221,7 +221,7 @@ const (
 	ReviewContradiction     ReviewReason = "contradiction"       // refused and paid for one payment: conflict
 	ReviewUnattributed      ReviewReason = "unattributed_money"  // a movement that fits no payment
 	ReviewRepeatsForbidden  ReviewReason = "repeats_forbidden"   // sent once, no answer, neither key nor lookup
-	ReviewHoldAfterRefusal  ReviewReason = "hold_after_refusal"  // conflict: funds are held for a payment that is over
+	ReviewStrayHold         ReviewReason = "stray_hold"          // conflict: funds are held that should not be
 	ReviewCompensation      ReviewReason = "compensation_failed" // conflict: the money could not be given back
 	ReviewExcess            ReviewReason = "excess_given_back"   // conflict: more was given or taken back than was left
 )

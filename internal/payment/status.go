@@ -46,7 +46,6 @@ const (
 	ReversalRefused  Cause = "reversal finally refused, hold stands"
 	ReversalTooLate  Cause = "reversal finally refused, money taken"
 	ReversalPageOpen Cause = "reversal finally refused, session open"
-	ReversalUnclear  Cause = "reversal finally refused, nothing proven"
 )
 
 // Transition is one row of the table.
@@ -86,7 +85,6 @@ var Table = []Transition{
 	{Canceling, ReversalRefused, Authorized},
 	{Canceling, ReversalTooLate, Paid},
 	{Canceling, ReversalPageOpen, Registered},
-	{Canceling, ReversalUnclear, Unknown},
 }
 
 // Next gives the state that the cause leads to, and whether the table has such a row.

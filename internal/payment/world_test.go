@@ -118,52 +118,27 @@ func (w *world) record(a *attempt, all ...seen) (decisions []payment.Decision) {
 }
 
 func (w *world) carryOver(a *attempt, d payment.Decision, o seen) {
+	a.Payment = d.Payment
 	if d.Conflict {
 		a.Conflict, w.intent.Conflict = true, true
-	}
-	if d.OpenGate {
-		a.GateOpen, a.DueAt = true, time.Time{}
-	}
-	if d.To != a.Status {
-		a.Status = d.To
-		switch {
-		case d.To == payment.Paid:
-			a.AcquirerReference = o.Reference
-			if m := d.Book; m != nil {
-				a.Captured = m.Amount.Minor()
-			} else if m := d.Adopt; m != nil {
-				a.Captured = m.Amount.Minor()
-			}
-		case d.To.Refusal():
-			a.Failure, a.RefusedAt = d.Failure, w.now
-			a.GateOpen, a.DueAt = d.GateOpen, d.GateDue
-		}
 	}
 	a.events = append(a.events, d.Events...)
 	if d.Review != "" {
 		a.reviews = append(a.reviews, d.Review)
 	}
-	w.bookkeep(a, d)
-}
-
-func (w *world) bookkeep(a *attempt, d payment.Decision) {
-	if d.Book != nil {
-		m := *d.Book
+	for _, m := range d.Book {
 		m.ID = w.nextID()
 		w.movements = append(w.movements, m)
-		if m.State == payment.Applied {
-			w.post(ledger.Received(w.subject(a), m.Amount))
-		} else {
-			w.post(ledger.ReceivedUnapplied(w.subject(a), m.Reference, m.Amount))
-		}
 	}
-	if d.Adopt != nil {
+	for _, m := range d.Change {
 		for n := range w.movements {
-			if w.movements[n].ID == d.Adopt.ID {
-				w.movements[n] = *d.Adopt
+			if w.movements[n].ID == m.ID {
+				w.movements[n] = m
 			}
 		}
-		w.post(ledger.Apply(w.subject(a), d.Adopt.Reference, d.Adopt.Amount))
+	}
+	for _, p := range d.Posts {
+		w.post(ledger.Post(w.subject(a), p))
 	}
 }
 
@@ -184,7 +159,7 @@ func (w *world) stray(key, reference string) {
 	m := payment.Movement{Merchant: merchant, ID: w.nextID(), Account: id.ID{15: 50}, Reference: reference, Kind: acquirer.MovementCharge,
 		AcquirerKey: key, Amount: price, State: payment.Unapplied, Cause: "unattributed_money"}
 	w.movements = append(w.movements, m)
-	w.post(ledger.ReceivedUnapplied(ledger.Subject{Merchant: merchant, Account: m.Account, Base: "account"}, reference, m.Amount))
+	w.post(ledger.Post(ledger.Subject{Merchant: merchant, Account: m.Account, Base: "account"}, ledger.Posting{Rule: ledger.ReceivedUnapplied, Reference: reference, Amount: m.Amount}))
 }
 
 // handBack is a person's decision that money kept aside was given back; the conflict ends with the last of it.
@@ -194,7 +169,7 @@ func (w *world) handBack(reference string) {
 		m := &w.movements[n]
 		if m.State == payment.Unapplied && m.Reference == reference && !m.Payment.IsZero() {
 			m.State = payment.Returned
-			w.post(ledger.ReturnedOutside(w.subject(w.owning(m.Payment)), m.Reference, m.Amount))
+			w.post(ledger.Post(w.subject(w.owning(m.Payment)), ledger.Posting{Rule: ledger.ReturnedOutside, Reference: m.Reference, Amount: m.Amount}))
 		}
 		left = left || m.State == payment.Unapplied
 	}

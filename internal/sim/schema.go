@@ -130,7 +130,7 @@ var decisionCommand = unique[flow.Decision]{"decision_command", func(d flow.Deci
 func reviewTable() *table[flow.Row, payment.Review] {
 	return newTable("review", func(r payment.Review) flow.Row { return flow.Row{Merchant: r.Merchant, ID: r.ID} }, checkReview,
 		unique[payment.Review]{"review_once_payment", func(r payment.Review) (any, bool) {
-			return merchantRow{r.Merchant, r.Payment, string(r.Reason)}, r.DecidedAt.IsZero() && r.Movement.IsZero()
+			return merchantRow{r.Merchant, r.Payment, r.Operation.String() + string(r.Reason)}, r.DecidedAt.IsZero() && r.Movement.IsZero()
 		}},
 		unique[payment.Review]{"review_once_movement", func(r payment.Review) (any, bool) {
 			return merchantRow{r.Merchant, r.Movement, string(r.Reason)}, r.DecidedAt.IsZero() && !r.Movement.IsZero()

@@ -406,6 +406,20 @@ func (t *tx) PaymentsByAcquirerKey(_ context.Context, merchant id.ID, keys []str
 	return rows, nil
 }
 
+// PaymentsByCharge implements flow.Tx.
+func (t *tx) PaymentsByCharge(_ context.Context, account flow.Row, charges []string) ([]flow.ChargeOwner, error) {
+	var owners []flow.ChargeOwner
+	for _, m := range t.movements.all(func(m payment.Movement) bool {
+		return m.Merchant == account.Merchant && m.Account == account.ID && slices.Contains(charges, m.Reference) && !m.Payment.IsZero() &&
+			(m.Kind == "hold" || m.Kind == "charge")
+	}) {
+		if p, ok := t.payments.get(flow.Row{Merchant: m.Merchant, ID: m.Payment}); ok {
+			owners = append(owners, flow.ChargeOwner{Charge: m.Reference, Payment: p})
+		}
+	}
+	return owners, nil
+}
+
 // Accounts implements flow.Tx.
 func (t *tx) Accounts(_ context.Context, merchants []id.ID) ([]flow.Account, error) {
 	return t.accounts.all(func(a flow.Account) bool { return slices.Contains(merchants, a.Merchant) }), nil

@@ -215,3 +215,19 @@ func (t *tx) DuePayments(ctx context.Context, limit, perMerchant int, postpone t
 		Ids:        column(due, func(p payment.Payment) pgtype.UUID { return dbID(p.ID) }),
 	}))
 }
+
+// PaymentsByCharge implements flow.Tx.
+func (t *tx) PaymentsByCharge(ctx context.Context, account flow.Row, charges []string) ([]flow.ChargeOwner, error) {
+	if len(charges) == 0 {
+		return nil, nil
+	}
+	rows, err := t.q.PaymentsByCharge(ctx, dbgen.PaymentsByChargeParams{MerchantID: dbID(account.Merchant), AccountID: dbID(account.ID), Charges: charges})
+	if err != nil {
+		return nil, t.fail("payments by charge", err)
+	}
+	owners, err := each(rows, func(r dbgen.PaymentsByChargeRow) (flow.ChargeOwner, error) {
+		p, err := domainPayment(r.Payment)
+		return flow.ChargeOwner{Charge: r.Reference, Payment: p}, err
+	})
+	return owners, t.fail("payments by charge", err)
+}

@@ -674,6 +674,84 @@ func (q *Queries) PaymentsByAcquirerReference(ctx context.Context, arg PaymentsB
 	return items, nil
 }
 
+const paymentsByCharge = `-- name: PaymentsByCharge :many
+SELECT m.reference, p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early
+  FROM movement m JOIN payment p ON p.merchant_id = m.merchant_id AND p.id = m.payment_id
+ WHERE m.merchant_id = $1 AND m.account_id = $2 AND m.reference = ANY($3::text[]) AND m.kind IN ('hold', 'charge')
+`
+
+type PaymentsByChargeParams struct {
+	MerchantID pgtype.UUID
+	AccountID  pgtype.UUID
+	Charges    []string
+}
+
+type PaymentsByChargeRow struct {
+	Reference string
+	Payment   Payment
+}
+
+func (q *Queries) PaymentsByCharge(ctx context.Context, arg PaymentsByChargeParams) ([]PaymentsByChargeRow, error) {
+	rows, err := q.db.Query(ctx, paymentsByCharge, arg.MerchantID, arg.AccountID, arg.Charges)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PaymentsByChargeRow
+	for rows.Next() {
+		var i PaymentsByChargeRow
+		if err := rows.Scan(
+			&i.Reference,
+			&i.Payment.MerchantID,
+			&i.Payment.ID,
+			&i.Payment.IntentID,
+			&i.Payment.N,
+			&i.Payment.Flow,
+			&i.Payment.Status,
+			&i.Payment.Conflict,
+			&i.Payment.Amount,
+			&i.Payment.Currency,
+			&i.Payment.CapturedAmount,
+			&i.Payment.RefundedAmount,
+			&i.Payment.PaymentMethod,
+			&i.Payment.AccountID,
+			&i.Payment.AcquirerKey,
+			&i.Payment.AcquirerReference,
+			&i.Payment.FailureCode,
+			&i.Payment.FailureMessage,
+			&i.Payment.RefusedAt,
+			&i.Payment.GateOpen,
+			&i.Payment.DueAt,
+			&i.Payment.Version,
+			&i.Payment.Kind,
+			&i.Payment.IdempotencyKey,
+			&i.Payment.Fingerprint,
+			&i.Payment.FingerprintVersion,
+			&i.Payment.CreatedAt,
+			&i.Payment.UpdatedAt,
+			&i.Payment.CaptureMethod,
+			&i.Payment.ReturnUrl,
+			&i.Payment.RedirectUrl,
+			&i.Payment.SessionReference,
+			&i.Payment.ExpiresAt,
+			&i.Payment.AuthorizedAmount,
+			&i.Payment.CapturingAmount,
+			&i.Payment.RefundingAmount,
+			&i.Payment.DisputedAmount,
+			&i.Payment.Dispute,
+			&i.Payment.AnsweredStatus,
+			&i.Payment.Early,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const paymentsByCommand = `-- name: PaymentsByCommand :many
 WITH t AS (
   SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS kind, unnest($3::text[]) AS idempotency_key

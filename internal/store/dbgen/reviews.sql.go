@@ -229,7 +229,7 @@ SELECT t.merchant_id, t.id, t.intent_id, t.payment_id, t.operation_id, t.reason,
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id, unnest($3::uuid[]) AS intent_id,
                unnest($4::uuid[]) AS payment_id, unnest($5::uuid[]) AS operation_id,
                unnest($6::text[]) AS reason, unnest($7::text[]) AS detail) t
-ON CONFLICT (merchant_id, payment_id, reason) WHERE decided_at IS NULL AND movement_id IS NULL DO NOTHING
+ON CONFLICT (merchant_id, payment_id, operation_id, reason) WHERE decided_at IS NULL AND movement_id IS NULL DO NOTHING
 RETURNING id
 `
 

@@ -136,6 +136,11 @@ ALTER TABLE operation
 
 ALTER TABLE joined_command ADD modification_id uuid;
 
+-- K6: an entry is written once for an operation: two changes of one payment may each wait for a person.
+DROP INDEX review_once_payment;
+CREATE UNIQUE INDEX review_once_payment ON review (merchant_id, payment_id, operation_id, reason) NULLS NOT DISTINCT
+  WHERE decided_at IS NULL AND movement_id IS NULL;
+
 ALTER TABLE movement
   ADD object text, -- the acquirer's id of the charge that it is about
   DROP CONSTRAINT movement_kind_check,

@@ -227,3 +227,8 @@ SELECT sqlc.embed(p), sqlc.embed(i)
 
 -- name: PaymentsByAcquirerKey :many
 SELECT * FROM payment WHERE merchant_id = @merchant_id AND acquirer_key = ANY(@acquirer_keys::text[]);
+
+-- name: PaymentsByCharge :many
+SELECT m.reference, sqlc.embed(p)
+  FROM movement m JOIN payment p ON p.merchant_id = m.merchant_id AND p.id = m.payment_id
+ WHERE m.merchant_id = @merchant_id AND m.account_id = @account_id AND m.reference = ANY(@charges::text[]) AND m.kind IN ('hold', 'charge');

@@ -5,7 +5,7 @@ SELECT t.merchant_id, t.id, t.intent_id, t.payment_id, t.operation_id, t.reason,
   FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id, unnest(@intents::uuid[]) AS intent_id,
                unnest(@payments::uuid[]) AS payment_id, unnest(@operations::uuid[]) AS operation_id,
                unnest(@reasons::text[]) AS reason, unnest(@details::text[]) AS detail) t
-ON CONFLICT (merchant_id, payment_id, reason) WHERE decided_at IS NULL AND movement_id IS NULL DO NOTHING
+ON CONFLICT (merchant_id, payment_id, operation_id, reason) WHERE decided_at IS NULL AND movement_id IS NULL DO NOTHING
 RETURNING id;
 
 -- name: OpenMovementReviews :many

@@ -1,0 +1,327 @@
+package payment
+
+import (
+	"slices"
+
+	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/internal/evidence"
+	"github.com/hapaxpay/hapax/internal/ledger"
+)
+
+// refund judges what is said of money that goes back to the payer: a refund or compensation of ours, or what was done by hand
+// at the acquirer.
+func (s Situation) refund(d *Decision, o evidence.Observation) {
+	v := evidence.Prove(o, s.expecting(o))
+	m := s.Modification
+	failed := EventRefundFailed
+	if m != nil && m.Type == Compensation {
+		failed = EventCompensationFails
+	}
+	if s.ours(d, o, v, failed) {
+		if m != nil && m.Type == Compensation && d.Modification != nil && d.Modification.Status == ModFailed {
+			s.conflict(d, ReviewCompensation) // it still has to be given back
+			d.ReviewOn = m.Movement
+		}
+		return
+	}
+	if v == evidence.Declined {
+		s.backFromBank(d, o)
+		return
+	}
+	kind := acquirer.MovementRefund
+	if o.About == acquirer.ActionReverse {
+		kind = acquirer.MovementReverse
+	}
+	mv := s.movement(o, kind)
+	if known, ok := s.known(mv); ok {
+		if known.Amount != mv.Amount {
+			s.contradiction(d)
+			return
+		}
+		d.Effect, d.Why = evidence.Repeat, "this is booked already"
+		return
+	}
+	switch {
+	case m != nil && m.Type == Compensation:
+		s.compensated(d, mv)
+	case m != nil && m.Status.Open() && v == evidence.Done:
+		s.release(d, *m)
+		s.refunded(d, mv)
+		s.succeed(d, mv.Reference)
+	case m != nil && m.Status.Open():
+		s.excess(d, mv) // the amount stays reserved until a person has looked
+	case m != nil && m.Status == ModFailed && s.Payment.Remaining() >= mv.Amount.Minor() && v == evidence.Done:
+		s.refunded(d, mv) // it had been done after all, and its amount was free
+		s.succeed(d, mv.Reference)
+	case m != nil:
+		s.excess(d, mv)
+	default:
+		s.byHand(d, mv)
+	}
+}
+
+// refunded counts money that was given back.
+func (s Situation) refunded(d *Decision, mv Movement) {
+	d.Book = append(d.Book, mv)
+	d.post(ledger.Refunded, mv.Reference, mv)
+	d.Payment.Refunded += mv.Amount.Minor()
+	d.Effect, d.Why = evidence.Booked, "given back to the payer"
+	d.tell(EventRefundSucceeded)
+}
+
+// compensated notes that money which should not have moved was given back.
+func (s Situation) compensated(d *Decision, mv Movement) {
+	n := slices.IndexFunc(s.Movements, func(m Movement) bool { return m.ID == s.Modification.Movement && m.State == Unapplied })
+	s.succeed(d, mv.Reference)
+	if n < 0 { // a person decided otherwise meanwhile
+		s.excess(d, mv)
+		return
+	}
+	stray := s.Movements[n]
+	stray.State, stray.Cause = Returned, ""
+	d.Book, d.Change = append(d.Book, mv), append(d.Change, stray)
+	if stray.Kind != acquirer.MovementHold {
+		d.post(ledger.Compensated, mv.Reference, mv)
+	}
+	d.Effect, d.Why = evidence.Booked, "money that should not have moved was given back"
+	d.tell(EventCompensated)
+}
+
+// excess books money that went back beyond what was left.
+func (s Situation) excess(d *Decision, mv Movement) {
+	mv.State, mv.Cause = Unapplied, string(ReviewExcess)
+	d.Book = append(d.Book, mv)
+	d.post(ledger.Excess, mv.Reference, mv)
+	s.conflict(d, ReviewExcess)
+}
+
+// byHand judges money that was given back at the acquirer by hand. It belongs to the charge that it names: what goes back for
+// a stray charge never touches the good one (PROTOCOL E2).
+func (s Situation) byHand(d *Decision, mv Movement) {
+	strays, mine := s.ofCharge(mv.Charge())
+	switch {
+	case len(strays) > 0:
+		s.strayBack(d, mv, strays)
+	case !mine && (s.strayHoldBack(d, mv) || s.backAlready(d, mv)):
+	case !mine:
+		s.early(d, "it is not known yet what was taken")
+	case s.maybeOurs(mv):
+		s.early(d, "a refund of the same amount is under way, and this may be it")
+	case s.Payment.Status == Paid && s.Payment.Remaining() >= mv.Amount.Minor() && mv.Amount.Currency() == s.Payment.Amount.Currency():
+		s.refunded(d, mv)
+		d.Created = &Modification{Merchant: s.Payment.Merchant, Intent: s.Intent.ID, Payment: s.Payment.ID, Type: Refund,
+			Action: acquirer.ActionRefund, Status: ModSucceeded, Amount: mv.Amount, External: true, Account: s.Payment.Account,
+			AcquirerReference: mv.Reference, Version: 1, CreatedAt: s.Now, UpdatedAt: s.Now}
+	default:
+		s.excess(d, mv)
+	}
+}
+
+// ofCharge gives what was taken by a charge and is kept aside, and whether money of it is applied to this payment.
+func (s Situation) ofCharge(charge string) (strays []Movement, mine bool) {
+	for _, m := range s.Movements {
+		switch {
+		case !m.Taken() || m.Charge() != charge:
+		case m.State == Unapplied:
+			strays = append(strays, m)
+		case m.State == Applied && m.Payment == s.Payment.ID:
+			mine = true
+		}
+	}
+	return strays, mine
+}
+
+// strayBack notes that money which was kept aside was given back at the acquirer.
+func (s Situation) strayBack(d *Decision, mv Movement, strays []Movement) {
+	n := slices.IndexFunc(strays, func(m Movement) bool { return m.Amount == mv.Amount })
+	if n < 0 {
+		s.early(d, "only a part of what is kept aside was given back")
+		return
+	}
+	m := strays[n]
+	m.State, m.Cause = Returned, ""
+	d.Book = append(d.Book, mv)
+	d.Change = append(d.Change, m)
+	d.post(ledger.ReturnedOutside, m.Reference, m)
+	d.Effect, d.Why = evidence.Booked, "what was kept aside was given back at the acquirer"
+}
+
+// strayHoldBack notes that a hold which was kept aside was released.
+func (s Situation) strayHoldBack(d *Decision, mv Movement) bool {
+	for _, m := range s.Movements {
+		if m.Kind == acquirer.MovementHold && m.State == Unapplied && m.Reference == mv.Charge() {
+			m.State, m.Cause = Returned, ""
+			d.Change = append(d.Change, m)
+			d.Effect, d.Why = evidence.Booked, "the hold that was kept aside is over"
+			return true
+		}
+	}
+	return false
+}
+
+// backAlready recognises the giving back of money that is known to have been given back, and of which nobody told how.
+func (s Situation) backAlready(d *Decision, mv Movement) bool {
+	returned, told := false, false
+	for _, m := range s.Movements {
+		if m.Charge() != mv.Charge() {
+			continue
+		}
+		returned = returned || m.Taken() && m.State == Returned
+		told = told || m.Kind == acquirer.MovementRefund || m.Kind == acquirer.MovementReverse || m.Kind == acquirer.MovementChargeback
+	}
+	switch {
+	case !returned:
+		return false
+	case told:
+		s.excess(d, mv)
+	default:
+		d.Book = append(d.Book, mv)
+		d.Effect, d.Why = evidence.Booked, "this is how the money was given back"
+	}
+	return true
+}
+
+// maybeOurs says whether an open refund of ours could be what an acquirer tells without our reference.
+func (s Situation) maybeOurs(mv Movement) bool {
+	return mv.AcquirerKey == "" && slices.ContainsFunc(s.Modifications, func(m Modification) bool {
+		return m.Type == Refund && m.Status.Open() && m.Amount == mv.Amount && m.AcquirerReference == ""
+	})
+}
+
+// early keeps an observation for later: what must come before it is not known yet (PROTOCOL E1).
+func (s Situation) early(d *Decision, why string) {
+	d.Effect, d.Why, d.Payment.Early = evidence.Early, why, true
+}
+
+// backFromBank books, once, that a refund came back from the payer's bank: a movement of its own, which undoes it (PROTOCOL X3).
+func (s Situation) backFromBank(d *Decision, o evidence.Observation) {
+	m := s.Modification
+	if m == nil || o.Reference == "" || o.Reference != m.AcquirerReference {
+		d.Effect, d.Why = evidence.Behind, "not above the present state"
+		return
+	}
+	back := s.movement(o, acquirer.MovementReverse)
+	back.Object, back.Amount = o.Reference, m.Amount
+	if _, ok := s.known(back); ok {
+		d.Effect, d.Why = evidence.Repeat, "this is booked already"
+		return
+	}
+	c := s.change(d)
+	c.Status, c.Failure = ModFailed, failureOf(o.Reply, "failed_at_bank")
+	d.Why = "the payer's bank did not take the refund: the money came back"
+	if m.Type == Compensation {
+		back.State, back.Cause = Unapplied, string(ReviewCompensation)
+		d.Book = append(d.Book, back)
+		d.post(ledger.CompensationFailed, back.Reference, back)
+		why := d.Why
+		s.conflict(d, ReviewCompensation)
+		d.Why = why
+		d.tell(EventCompensationFails)
+		return
+	}
+	d.Book = append(d.Book, back)
+	d.post(ledger.RefundFailed, back.Reference, back)
+	d.Payment.Refunded -= m.Amount.Minor()
+	d.Effect = evidence.Booked
+	d.tell(EventRefundFailed)
+}
+
+// chargeback judges what is said of a dispute: its code is opened, won or lost (PROTOCOL X5).
+func (s Situation) chargeback(d *Decision, o evidence.Observation) {
+	status := DisputeStatus(o.Code)
+	if o.Outcome != acquirer.OutcomeSucceeded || o.Reference == "" || !o.Amount.IsPositive() ||
+		status != DisputeOpened && status != DisputeWon && status != DisputeLost {
+		d.Why = "nothing proven: " + o.Outcome.String()
+		return
+	}
+	mv := s.movement(o, acquirer.MovementChargeback)
+	n := slices.IndexFunc(s.Disputes, func(x Dispute) bool { return x.Account == mv.Account && x.Reference == mv.Reference })
+	if n >= 0 {
+		s.disputeMoves(d, s.Disputes[n], status, mv)
+		return
+	}
+	if known, ok := s.known(mv); ok { // it took back what was kept aside, and is no dispute of this payment
+		d.Effect, d.Why = evidence.Repeat, "booked already: "+string(known.State)
+		return
+	}
+	strays, mine := s.ofCharge(mv.Charge())
+	switch {
+	case len(strays) > 0:
+		s.strayBack(d, mv, strays)
+	case !mine:
+		s.early(d, "it is not known yet what was taken")
+	default:
+		s.dispute(d, mv, status)
+	}
+}
+
+// dispute opens a dispute: money went back, and limits what can be refunded. Where more went back than is left, it is kept
+// aside.
+func (s Situation) dispute(d *Decision, mv Movement, status DisputeStatus) {
+	x := Dispute{Merchant: mv.Merchant, Intent: s.Intent.ID, Payment: s.Payment.ID, Account: mv.Account, Reference: mv.Reference,
+		Amount: mv.Amount, Status: DisputeOpened, OpenedAt: s.Now}
+	x.Aside = status != DisputeWon && (mv.Amount.Currency() != s.Payment.Amount.Currency() || mv.Amount.Minor() > s.Payment.Remaining())
+	d.Dispute = &x
+	if x.Aside {
+		s.excess(d, mv)
+	} else {
+		d.Book = append(d.Book, mv)
+		d.post(ledger.ChargedBack, mv.Reference, mv)
+		d.Payment.Disputed += mv.Amount.Minor()
+		d.Effect, d.Why = evidence.Booked, "the payer's bank took the money back"
+	}
+	d.tell(EventDisputeOpened)
+	s.disputed(d)
+	if status != DisputeOpened {
+		s.decideDispute(d, x, status, mv)
+	}
+}
+
+// disputeMoves decides a dispute that is known.
+func (s Situation) disputeMoves(d *Decision, x Dispute, status DisputeStatus, mv Movement) {
+	if x.Status != DisputeOpened || status == DisputeOpened {
+		d.Effect, d.Why = evidence.Repeat, "this is known already"
+		return
+	}
+	s.decideDispute(d, x, status, mv)
+}
+
+func (s Situation) decideDispute(d *Decision, x Dispute, status DisputeStatus, mv Movement) {
+	x.Status, x.DecidedAt = status, s.Now
+	d.Dispute = &x
+	if d.Effect != evidence.Conflict {
+		d.Effect, d.Why = evidence.Booked, "the dispute is "+string(status)
+	}
+	if status == DisputeLost {
+		d.tell(EventDisputeLost)
+		s.disputed(d)
+		return
+	}
+	back := mv
+	back.Kind, back.Object, back.Amount, back.State, back.Cause = acquirer.MovementReverse, mv.Reference, x.Amount, Applied, ""
+	d.Book = append(d.Book, back)
+	if x.Aside {
+		d.post(ledger.ExcessBack, back.Reference, back)
+		for _, m := range s.Movements {
+			if m.Kind == acquirer.MovementChargeback && m.Reference == x.Reference && m.State == Unapplied {
+				m.State, m.Cause = Returned, ""
+				d.Change = append(d.Change, m)
+			}
+		}
+	} else {
+		d.post(ledger.ChargebackWon, back.Reference, back)
+		d.Payment.Disputed -= x.Amount.Minor()
+	}
+	d.tell(EventDisputeWon)
+	s.disputed(d)
+}
+
+// disputed sums up the disputes of the payment: opened while one is open, else what the last one became.
+func (s Situation) disputed(d *Decision) {
+	d.Payment.Dispute = d.Dispute.Status
+	for _, x := range s.Disputes {
+		if x.Reference != d.Dispute.Reference && x.Status == DisputeOpened {
+			d.Payment.Dispute = DisputeOpened
+		}
+	}
+}
