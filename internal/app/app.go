@@ -41,7 +41,8 @@ type Options struct {
 	Silent bool
 	// WithoutAPI leaves health and metrics of the HTTP door only, for a process that only works.
 	WithoutAPI bool
-	// Dev allows what only a person at this machine needs: payers who are sent back to it by http.
+	// Dev allows what only a person at this machine needs: payers who are sent back to it by http, and one-time codes that
+	// are shown.
 	Dev bool
 }
 
@@ -69,7 +70,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 		o.Faults = noFaults{}
 	}
 	r := &Replica{cfg: cfg, log: o.Log, rt: &host.Runtime{Offset: o.Offset}}
-	adapters, err := r.adapters(o)
+	adapters, codes, err := r.secrets(o)
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +83,10 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 	metrics.Watch(registry, st, o.Log)
 	r.Store = st
 	r.Flow = flow.New(flow.Config{Environment: cfg.Environment, PayBefore: defaultPayBefore, Retention: cfg.KeyRetention,
-		SecondPerson: cfg.SecondPerson}, cfg.Engine(), st, adapters, r.rt, o.Faults, watch)
+		SecondPerson: cfg.SecondPerson, CodeSecret: codes}, cfg.Engine(), st, adapters, r.rt, o.Faults, watch)
 	r.Sweep = sweep.New(sweep.Config{Lease: cfg.Lease, Every: cfg.SweepEvery}, flow.Store(st), r.rt, r.Flow.Engine(), r.Flow, st,
 		func(where string, err error) { o.Log.Warn("sweep", "where", where, "error", err.Error()) })
-	r.Handler = httpapi.New(httpapi.Config{Service: &service{r.Flow, st}, Keys: st, Log: o.Log, Ready: r.ready,
-		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Register: registry,
-		MaxAmount: cfg.MaxAmount, RatePerSecond: cfg.RateLimit, Version: o.Version, AllowLoopbackReturn: o.Dev})
+	r.Handler = httpapi.New(r.door(o, registry))
 	if o.WithoutAPI {
 		r.Handler = onlyHealth(r.Handler)
 	}
@@ -95,17 +94,32 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 	return r, nil
 }
 
-// adapters gives the way to the acquirers.
-func (r *Replica) adapters(o Options) (flow.Acquirers, error) {
+// door says what the HTTP door leads to, and how.
+func (r *Replica) door(o Options, registry *prometheus.Registry) httpapi.Config {
+	s := &service{r.Flow, r.Store}
+	c := httpapi.Config{Service: s, Keys: r.Store, Log: o.Log, Ready: r.ready,
+		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Register: registry,
+		MaxAmount: r.cfg.MaxAmount, RatePerSecond: r.cfg.RateLimit, Version: o.Version, AllowLoopbackReturn: o.Dev}
+	if o.Dev {
+		c.ShowCancelCode = s.codeText
+	}
+	return c
+}
+
+// purposeCodes names the secret from which one-time codes of cancels are derived (PROTOCOL X1).
+const purposeCodes = "cancel codes"
+
+// secrets gives the way to the acquirers, and the secret of one-time codes.
+func (r *Replica) secrets(o Options) (flow.Acquirers, []byte, error) {
 	if o.Silent {
-		return contracts{}, nil
+		return contracts{}, nil, nil
 	}
 	ring, err := auth.ParseKeyring(r.cfg.SecretKey)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return newAcquirers(ring, adapter.Options{Doer: o.Doer, Clock: r.rt, Hook: hook(o.Faults),
-		ConnectTimeout: r.cfg.Connect, ReadTimeout: r.cfg.Read}), nil
+		ConnectTimeout: r.cfg.Connect, ReadTimeout: r.cfg.Read}), ring.Derive(purposeCodes), nil
 }
 
 // onlyHealth leaves what operators ask.

@@ -88,6 +88,18 @@ func (s *service) Refunds(ctx context.Context, merchant, payment id.ID, page htt
 	return all, more, err
 }
 
+// codeText gives the text of an issued one-time code that still counts, see httpapi.Config.ShowCancelCode.
+func (s *service) codeText(ctx context.Context, merchant, payment id.ID, ordinal int) (text string, err error) {
+	err = s.store.InTx(ctx, "cancel code", func(ctx context.Context, tx flow.Tx) error {
+		c, found, err := tx.LatestCancelCode(ctx, flow.Row{Merchant: merchant, ID: payment})
+		if text = ""; found && c.Ordinal == ordinal {
+			text = s.CancelCode(merchant, payment, c.Amount, ordinal)
+		}
+		return err
+	})
+	return text, err
+}
+
 // oneMore asks for one item beyond the page: that is how it is known that more follow.
 func oneMore(p httpapi.Page) store.Page { return store.Page{Before: p.After, Limit: p.Limit + 1} }
 

@@ -6,9 +6,6 @@ import (
 	"github.com/hapaxpay/hapax/internal/payment"
 )
 
-// CodeTries is how many wrong tries a one-time code of a cancel survives; the schema allows as many (PROTOCOL X1).
-const CodeTries = 5
-
 // RefundPath is where a refund or compensation is read: the value of Location.
 func RefundPath(refund id.ID) string { return refundsPath + refund.Text(id.Refund) }
 
@@ -97,5 +94,5 @@ type CancelCodeBody struct {
 // CancelCode renders an issued code, without the code itself.
 func CancelCode(c payment.CancelCode) []byte {
 	return encode(CancelCodeBody{Object: "cancel_code", Payment: c.Payment.Text(id.Payment), Ordinal: c.Ordinal,
-		ExpiresAt: Time(c.ExpiresAt), TriesLeft: max(CodeTries-c.Tries, 0)})
+		ExpiresAt: Time(c.ExpiresAt), TriesLeft: max(payment.CodeTries-c.Tries, 0)})
 }

@@ -74,7 +74,7 @@ func TestCancelCodeBytes(t *testing.T) {
 	if got := string(CancelCode(c)); got != want {
 		t.Fatalf("got  %s\nwant %s", got, want)
 	}
-	c.Tries = CodeTries + 1
+	c.Tries = payment.CodeTries + 1
 	if got := string(CancelCode(c)); !strings.HasSuffix(got, `"tries_left":0}`) {
 		t.Fatal(got)
 	}
