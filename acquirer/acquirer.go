@@ -90,7 +90,7 @@ const (
 	OutcomeDeclined                  // business refusal, final by the contract; of a refund that succeeded before: it failed at the bank
 	OutcomeRejected                  // invalid, unauthorized, forbidden: Code says which
 	OutcomePending                   // the acquirer says: processing
-	OutcomeNotFound                  // lookup: nothing under this key or reference
+	OutcomeNotFound                  // lookup: nothing under this key or reference; of a close: the page is open still
 	OutcomeDuplicate                 // "duplicate reference": an earlier request exists
 	OutcomeKeyReused                 // "this key was used with other parameters": an earlier request exists, alarm
 	OutcomeClosed                    // the charge or session is over and holds nothing: closed, lapsed, released
