@@ -167,7 +167,7 @@ func TestRefusalsOfActs(t *testing.T) {
 // that is said of a charge says anything of the reversal.
 func TestReversalAnsweredWithACharge(t *testing.T) {
 	same(t, sendSample(t, reverse, 200, chargeJSON("succeeded", withActs(18600))),
-		acquirer.Reply{Outcome: acquirer.OutcomeDeclined, Class: "not_reversed", Reference: "ch_1", Object: "ch_1", OurReference: sampleKey, Failure: "declined"})
+		acquirer.Reply{Outcome: acquirer.OutcomeDeclined, Class: "not_reversed", Reference: "ch_1", Object: "ch_1", Failure: "declined"})
 	for _, status := range []string{"held", "reversed", "expired", "processing", "declined"} {
 		same(t, sendSample(t, reverse, 200, chargeJSON(status, withActs(0))), acquirer.Reply{Class: "unlisted_2xx"})
 	}
@@ -176,7 +176,7 @@ func TestReversalAnsweredWithACharge(t *testing.T) {
 }
 
 func TestFieldsOfAClosing(t *testing.T) {
-	closed := acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "page_closed", Reference: "cs_1", OurReference: sampleKey, Session: "cs_1"}
+	closed := acquirer.Reply{Outcome: acquirer.OutcomeSucceeded, Class: "page_closed", Reference: "cs_1", Session: "cs_1"}
 	expired, paid, open := closed, closed, closed
 	expired.Class = "page_expired"
 	paid.Outcome, paid.Class, paid.Code, paid.Failure = acquirer.OutcomeDeclined, "page_paid", "already_paid", "declined"

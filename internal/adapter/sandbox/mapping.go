@@ -68,6 +68,9 @@ func replyTo(q question, res wire.Result) acquirer.Reply {
 	if q.to.sends() {
 		r.Also = nil // what else there is, a lookup tells
 	}
+	if q.to.closes() || f.keyless {
+		r.OurReference = "" // what is echoed is the page's or the charge's, and not this call's
+	}
 	r.Outcome, r.Class = outcome, class
 	r.Answered, r.RawHash, r.BytesWritten = true, raw, res.BytesWritten
 	return finish(r)
