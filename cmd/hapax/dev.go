@@ -114,6 +114,14 @@ Make a payment:
     -d '{"amount":499000,"currency":"KZT","client_reference":"order-1","payment_method":"pm_ok"}'; echo
 
 Repeat it: the same answer comes back, and the register still shows one movement.
+Send a payer to the acquirer's page instead: open the redirect_url of the answer in a browser, and pay there.
+
+  curl -si %[1]s/v1/payments \
+    -H 'Authorization: Bearer %[3]s' \
+    -H 'Idempotency-Key: order-3-first-try' \
+    -H 'Content-Type: application/json' \
+    -d '{"amount":499000,"currency":"KZT","client_reference":"order-3","flow":"hosted","return_url":"%[2]s"}'; echo
+
 Other payment methods show other outcomes: pm_declined_insufficient_funds, pm_timeout_executed, … (docs/sandbox.md).
 Then ask for the whole story:  ./bin/hapax timeline order-1
 Stop with Ctrl-C. Warnings and errors are logged here; HAPAX_LOG_LEVEL=info shows every request.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,10 +44,17 @@ func TestDevStartsStopsAndRemembers(t *testing.T) {
 		t.Errorf("without data a tool says: %s", told)
 	}
 	first := startDev(t, binary, dir)
-	body := curlBody(t, first.hello)
+	body, hosted := curlBodies(t, first.hello)
 	status, payment := pay(t, first.hello.text("address"), first.hello.text("api_key"), "order-1-first-try", body)
 	if status != 201 || payment.text("status") != "paid" {
 		t.Fatalf("%d %v\n%s", status, payment, first.log)
+	}
+	if status, p := pay(t, first.hello.text("address"), first.hello.text("api_key"), "order-3-first-try", hosted); status != 201 || p.text("status") != "registered" {
+		t.Errorf("the payer's page: %d %v\n%s", status, p, first.log)
+	} else if page, err := http.Get(p.text("redirect_url")); err != nil {
+		t.Error(err)
+	} else if err := page.Body.Close(); err != nil || page.StatusCode != http.StatusOK {
+		t.Errorf("the page answers %d %v", page.StatusCode, err)
 	}
 	checkInvariants(t, first.hello.text("sandbox"))                                           // a tool joins the running server
 	if out, _ := plain(t, exitGood, "verify"); !strings.HasSuffix(out, "\n19 of 19 hold\n") { // and finds the sandbox
@@ -169,20 +177,20 @@ func TestPortsAreRemembered(t *testing.T) {
 	}
 }
 
-// curlBody takes the body out of the text that people get.
-func curlBody(t *testing.T, hello object) string {
+// curlBodies takes the bodies of both calls out of the text that people get.
+func curlBodies(t *testing.T, hello object) (direct, hosted string) {
 	t.Helper()
 	var out bytes.Buffer
 	if err := (&tool{out: &out}).welcome(hello.text("address"), hello.text("sandbox"), hello.text("api_key"), hello.text("data_dir")); err != nil {
 		t.Fatal(err)
 	}
-	body := regexp.MustCompile(`-d '(\{.*\})'`).FindStringSubmatch(out.String())
+	bodies := regexp.MustCompile(`-d '(\{.*\})'`).FindAllStringSubmatch(out.String(), -1)
 	for _, part := range []string{hello.text("address") + "/v1/payments", "Bearer " + hello.text("api_key"), "Idempotency-Key: "} {
-		if body == nil || !strings.Contains(out.String(), part) {
+		if len(bodies) != 2 || !strings.Contains(out.String(), part) {
 			t.Fatalf("the curl lacks %s:\n%s", part, &out)
 		}
 	}
-	return body[1]
+	return bodies[0][1], bodies[1][1]
 }
 
 func secretsAreKept(t *testing.T, dir string) {

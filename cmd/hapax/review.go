@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/app"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
@@ -87,52 +88,88 @@ func (t *tool) tellQueue(queue []entry, more int64) error {
 func withVerdicts(ctx context.Context, s *store.Store, open []payment.Review) (queue []entry, err error) {
 	var payments, intents []flow.Row
 	for _, r := range open {
-		if slices.Contains(flow.Allowed[r.Reason], flow.VerdictApply) {
+		if aboutMoney(r) {
 			payments = append(payments, flow.Row{Merchant: r.Merchant, ID: r.Payment})
 			intents = append(intents, flow.Row{Merchant: r.Merchant, ID: r.Intent})
 		}
 	}
-	var asked []flow.Attempt
-	var moved []payment.Movement
+	var w world
 	err = s.InTx(ctx, "verdicts", func(ctx context.Context, tx flow.Tx) (err error) {
-		if asked, err = tx.ReadPayments(ctx, payments); err != nil {
+		if w.asked, err = tx.ReadPayments(ctx, payments); err != nil {
 			return err
 		}
-		moved, err = tx.MovementsOf(ctx, intents, nil)
+		if w.changes, err = tx.ModificationsOf(ctx, payments); err != nil {
+			return err
+		}
+		w.moved, err = tx.MovementsOf(ctx, intents, nil)
 		return err
 	})
 	for _, r := range open {
-		queue = append(queue, judged(r, asked, moved))
+		queue = append(queue, w.judged(r))
 	}
 	return queue, err
 }
 
+// aboutMoney says whether a review is about a movement of money that can be given back or applied.
+func aboutMoney(r payment.Review) bool {
+	allowed := flow.Allowed[r.Reason]
+	return slices.Contains(allowed, flow.VerdictApply) || slices.Contains(allowed, flow.VerdictCompensate)
+}
+
+// world is what a verdict depends on, as it stands.
+type world struct {
+	asked   []flow.Attempt
+	moved   []payment.Movement
+	changes []payment.Modification
+}
+
 // judged lists the verdicts that fit the reason, without those that would be refused as things stand, and says why.
-func judged(r payment.Review, asked []flow.Attempt, moved []payment.Movement) entry {
+func (w world) judged(r payment.Review) entry {
 	e := entry{Review: r, allowed: slices.Clone(flow.Allowed[r.Reason])}
-	if slices.Contains(e.allowed, flow.VerdictApply) {
-		e.unfit = unfit(r, asked, moved)
+	if !aboutMoney(r) {
+		return e
 	}
-	if e.unfit != "" {
-		e.allowed = slices.DeleteFunc(e.allowed, func(v string) bool { return v == flow.VerdictApply })
+	without := func(verdicts ...string) {
+		e.allowed = slices.DeleteFunc(e.allowed, func(v string) bool { return slices.Contains(verdicts, v) })
+	}
+	kept := slices.IndexFunc(w.moved, func(m payment.Movement) bool { return m.ID == r.Movement && m.State == payment.Unapplied })
+	switch {
+	case kept < 0:
+		without(flow.VerdictApply, flow.VerdictCompensate)
+		e.unfit = "no money of it is kept aside any more"
+	case slices.ContainsFunc(w.changes, func(m payment.Modification) bool { return m.Movement == r.Movement && m.Status.Open() }):
+		without(e.allowed...)
+		e.unfit = "the money is being given back"
+	case slices.Contains(e.allowed, flow.VerdictApply):
+		if e.unfit = w.unfit(r, w.moved[kept]); e.unfit != "" {
+			without(flow.VerdictApply)
+		}
 	}
 	return e
 }
 
-// unfit says why money that was kept aside cannot be applied; empty: it can. It is refused where it is in another
-// currency or more than was asked, or where the order has its money already.
-func unfit(r payment.Review, asked []flow.Attempt, moved []payment.Movement) string {
-	if slices.ContainsFunc(moved, func(m payment.Movement) bool { return m.Intent == r.Intent && m.State == payment.Applied }) {
-		return "the order is paid already"
+// unfit says why what was kept aside cannot be applied; empty: it can. Money is refused where it is in another currency or
+// more than was asked, or where the order has money of another charge. What went back can be borne, a reversal cannot.
+func (w world) unfit(r payment.Review, m payment.Movement) string {
+	if !m.Taken() {
+		if m.Kind != acquirer.MovementRefund && m.Kind != acquirer.MovementChargeback {
+			return "it is no money that was taken"
+		}
+		return ""
 	}
-	kept := slices.IndexFunc(moved, func(m payment.Movement) bool { return m.ID == r.Movement && m.State == payment.Unapplied })
-	paid := slices.IndexFunc(asked, func(a flow.Attempt) bool { return a.Payment.ID == r.Payment })
+	paid := slices.IndexFunc(w.asked, func(a flow.Attempt) bool { return a.Payment.ID == r.Payment })
+	other := func(o payment.Movement) bool {
+		return o.Intent == r.Intent && o.State == payment.Applied && o.Taken() &&
+			(m.Kind == acquirer.MovementCharge || o.Charge() != m.Charge())
+	}
 	switch {
-	case kept < 0 || paid < 0:
-		return "no money of it is kept aside any more"
-	case moved[kept].Amount.Currency() != asked[paid].Payment.Amount.Currency():
+	case slices.ContainsFunc(w.moved, other):
+		return "the order is paid already"
+	case paid < 0:
+		return "there is no payment that it could belong to"
+	case m.Amount.Currency() != w.asked[paid].Payment.Amount.Currency():
 		return "the money is in another currency than was asked"
-	case moved[kept].Amount.Minor() > asked[paid].Payment.Amount.Minor():
+	case w.asked[paid].Payment.Captured+m.Amount.Minor() > w.asked[paid].Payment.Amount.Minor():
 		return "the money is more than was asked"
 	}
 	return ""
@@ -157,7 +194,7 @@ type entry struct {
 	payment.Review
 	decisions []flow.Decision
 	allowed   []string // verdicts
-	unfit     string   // why apply, which the reason allows, does not fit; empty: it does, or the reason does not allow it
+	unfit     string   // why a verdict about money, which the reason allows, does not fit; empty: each of them does
 }
 
 // findReview looks for the entry among all tenants.
@@ -248,7 +285,7 @@ func (e entry) choices(t *tool, s *store.Store) error {
 	}
 	text := "allowed: " + strings.Join(queue[0].allowed, ", ")
 	if queue[0].unfit != "" {
-		text += "; not apply: " + queue[0].unfit
+		text += "; no other: " + queue[0].unfit
 	}
 	return errors.New(text)
 }
@@ -316,7 +353,7 @@ func reviewText(e entry) string {
 			fmt.Fprintf(&b, "  %-13s %s\n", v, flow.Consequence[v])
 		}
 		if e.unfit != "" {
-			fmt.Fprintf(&b, "not apply: %s\n", e.unfit)
+			fmt.Fprintf(&b, "no other: %s\n", e.unfit)
 		}
 	} else if len(e.decisions) == 0 {
 		fmt.Fprintf(&b, "closed %s: %s\n", stamp(e.DecidedAt), e.Decision)
