@@ -2,112 +2,29 @@ package sim
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/acquirer/wire"
-	"github.com/hapaxpay/hapax/money"
 )
-
-// Terms are what an acquirer of a world keeps, and what its adapter declares. While no fault breaks them, the promise
-// of PROTOCOL section 0 must hold.
-type Terms struct {
-	Name              string
-	Keys              bool // the same key within KeyWindow is executed once
-	KeyWindow         time.Duration
-	UniqueReference   bool // a reference is accepted once
-	RemembersRefusals bool
-	Lookup            bool
-	NotFoundFinal     bool
-	Lag               time.Duration // a lookup may miss what was executed for as long as this
-	Flight            time.Duration // longest way of bytes that left
-	Execution         time.Duration // longest time from their arrival to the booking, in which a lookup finds nothing
-	Processing        time.Duration // longest time in "processing"
-}
-
-// Profiles are the contracts that worlds are made with.
-var Profiles = []Terms{
-	{Name: "keys", Keys: true, KeyWindow: 24 * time.Hour, RemembersRefusals: true, Lookup: true, NotFoundFinal: true,
-		Lag: 2 * time.Second, Flight: time.Minute, Execution: 30 * time.Second, Processing: 10 * time.Minute},
-	{Name: "forgets refusals", Keys: true, KeyWindow: 24 * time.Hour, Lookup: true, NotFoundFinal: true,
-		Lag: 30 * time.Second, Flight: 3 * time.Minute, Execution: 30 * time.Second, Processing: 10 * time.Minute},
-	{Name: "reference", UniqueReference: true, KeyWindow: 72 * time.Hour, RemembersRefusals: true, Lookup: true,
-		Lag: 5 * time.Second, Flight: 2 * time.Minute, Execution: 20 * time.Second, Processing: 10 * time.Minute},
-	{Name: "keys, not found proves nothing", Keys: true, KeyWindow: 2 * time.Hour, RemembersRefusals: true, Lookup: true,
-		Lag: 3 * time.Minute, Flight: 5 * time.Minute, Execution: 20 * time.Second, Processing: 10 * time.Minute},
-	{Name: "short times", Keys: true, KeyWindow: time.Hour, RemembersRefusals: true, Lookup: true, NotFoundFinal: true,
-		Lag: time.Second, Flight: 10 * time.Second, Execution: 2 * time.Second, Processing: time.Minute},
-	{Name: "neither", Lookup: true, NotFoundFinal: true,
-		Lag: 2 * time.Second, Flight: 2 * time.Minute, Execution: 20 * time.Second, Processing: 10 * time.Minute},
-	{Name: "nothing", Flight: 2 * time.Minute, Execution: 20 * time.Second, Processing: 10 * time.Minute},
-}
-
-// Settings is the contract in the form in which an account of the sandbox's adapter declares it.
-func (t Terms) Settings() []byte {
-	identity := "none"
-	switch {
-	case t.Keys:
-		identity = "key"
-	case t.UniqueReference:
-		identity = "reference"
-	}
-	contract, err := json.Marshal(map[string]any{
-		"identity": identity, "key_window": t.KeyWindow.String(), "remembers_refusals": t.RemembersRefusals,
-		"lookup_by_key": t.Lookup, "lookup_by_reference": t.Lookup, "lookup_lag": t.Lag.String(),
-		"max_flight": (t.Flight + t.Execution).String(), "max_processing": t.Processing.String(),
-		"not_found_final": t.NotFoundFinal, "lists_movements": t.Lookup,
-	})
-	if err != nil {
-		panic(err) // a map of texts and booleans
-	}
-	return []byte(`{"url":"http://acquirer.sim","contract":` + string(contract) + `}`)
-}
-
-// Mischief is what goes wrong at an acquirer and on the way, in chances of 1000 for each call. None of it breaks Terms.
-type Mischief struct {
-	Unreachable int // no connection
-	LostRequest int
-	LateRequest int // of charges: under way for up to Terms.Flight
-	LostAnswer  int
-	Reset       int
-	SlowAnswer  int // later than anybody waits
-	FrontReject int // 400, 401, 403, 422 before execution, whatever was executed under the key before
-	FrontError  int // 429, 500, 503 or a proxy's page, not executed
-	BackError   int // executed, answered 500 or by a proxy's page
-	SlowBooking int // booked up to Terms.Execution after arrival
-	Processes   int // answered "processing", decided up to Terms.Processing later
-	Declines    int
-	WrongAmount int // executed with another amount
-	LookupDown  int
-	DarkFrom    time.Duration // nobody is answered in [DarkFrom, DarkTo); what arrives is executed
-	DarkTo      time.Duration
-}
 
 // Movement is one line of the register: the truth about money.
 type Movement struct {
-	Charge, Reference string
-	Amount            int64
-	Currency          string
-	At                time.Duration
-}
-
-// charge is one charge at the acquirer.
-type charge struct {
-	id, reference, status, reason string
-	amount                        int64
-	currency                      string
-	visible                       time.Duration
-}
-
-// memory is what the acquirer keeps for a key.
-type memory struct {
-	first  time.Duration
-	body   string
-	charge *charge
-	answer *answer // nil: in flight
+	Charge string // id of the charge that it is about
+	Under  string // reference of that charge
+	Object string // id of the charge or act that moved it
+	Undoes string // reverse: id of what it undoes
+	// Reference is the object's own, empty for what was done by hand.
+	Reference string
+	Kind      acquirer.MovementKind
+	Amount    int64
+	Currency  string
+	Held      bool // reverse: of a hold, no money moved
+	At        time.Duration
 }
 
 // answer is what the acquirer says.
@@ -123,38 +40,40 @@ type Acquirer struct {
 	Mischief Mischief
 	// Register is every movement of money, in order.
 	Register []Movement
-	// Arrived counts the charge requests of each key that arrived, and Bodies what they asked.
+	// Arrived counts the requests of each key that arrived, and Bodies what they asked.
 	Arrived map[string]int
 	Bodies  map[string]string
+	// Asked is the call that each key was sent with.
+	Asked map[string]acquirer.Action
 	// Defects are requests that no core may make.
 	Defects []string
+	// Mistakes counts the charges of each reference that the acquirer made by itself.
+	Mistakes map[string]int
 
-	s       *Scheduler
-	charges []*charge
-	keys    map[string]*memory
+	s        *Scheduler
+	charges  []*charge
+	acts     []*act
+	sessions []*session
+	keys     map[string]*memory
+	used     map[string]bool // references that were accepted, by call
+	awaited  int             // things that will still happen by themselves
 }
 
 // NewAcquirer makes an acquirer without charges.
 func NewAcquirer(s *Scheduler, terms Terms, mischief Mischief) *Acquirer {
-	return &Acquirer{Terms: terms, Mischief: mischief, s: s, Arrived: map[string]int{}, Bodies: map[string]string{}, keys: map[string]*memory{}}
+	return &Acquirer{Terms: terms.filled(), Mischief: mischief, s: s, Arrived: map[string]int{}, Bodies: map[string]string{},
+		Asked: map[string]acquirer.Action{}, Mistakes: map[string]int{}, keys: map[string]*memory{}, used: map[string]bool{}}
 }
 
 func (a *Acquirer) dark() bool { return a.s.now >= a.Mischief.DarkFrom && a.s.now < a.Mischief.DarkTo }
 
-// arrive takes a request in; reply is called once, at once or later.
-func (a *Acquirer) arrive(call wire.Call, reply func(answer)) {
-	switch {
-	case call.Method == http.MethodPost:
-		a.charge(call, reply)
-	case a.s.Odds(a.Mischief.LookupDown):
-		reply(failure(503, "down"))
-	case call.Path == "/movements":
-		reply(a.movements(call))
-	case call.Path == "/charges":
-		reply(a.find(call.Query.Get("reference") + call.Query.Get("idempotency_key")))
-	default:
-		reply(a.read(strings.TrimPrefix(call.Path, "/charges/")))
-	}
+// later lets something happen by itself; a world is not over before that.
+func (a *Acquirer) later(d time.Duration, do func()) {
+	a.awaited++
+	a.s.After(d, func() {
+		a.awaited--
+		do()
+	})
 }
 
 func failure(status int, code string) answer {
@@ -163,67 +82,105 @@ func failure(status int, code string) answer {
 
 var proxyPage = answer{status: 502, body: "<html>bad gateway</html>", page: true}
 
-func (c *charge) json() string {
-	reason := ""
-	if c.reason != "" {
-		reason = `,"reason":"` + c.reason + `"`
+// arrive takes a request in; reply is called once, at once or later.
+func (a *Acquirer) arrive(call wire.Call, reply func(answer)) {
+	switch {
+	case call.Method == http.MethodPost:
+		a.post(call, reply)
+	case a.s.Odds(a.Mischief.LookupDown):
+		reply(failure(503, "down"))
+	default:
+		reply(a.question(call))
 	}
-	return `{"id":"` + c.id + `","reference":"` + c.reference + `","idempotency_key":"` + c.reference + `","status":"` + c.status +
-		`","amount":` + strconv.FormatInt(c.amount, 10) + `,"currency":"` + c.currency + `"` + reason + `,"created_at":"2026-01-01T00:00:00Z"}`
 }
 
-func (c *charge) answer() answer {
-	if c.status == "declined" {
-		return answer{status: 402, body: c.json()}
-	}
-	return answer{status: 200, body: c.json()}
+// order is one request that may be executed.
+type order struct {
+	call            acquirer.Action
+	path, key, body string
+	object          string // id of the charge or page that it is about
+	asked           asked
 }
 
-// charge judges one charge request: front layer, key, reference, execution.
-func (a *Acquirer) charge(call wire.Call, reply func(answer)) {
-	key := call.Header.Get("Idempotency-Key")
-	a.count(key, string(call.Body))
+type asked struct {
+	Reference string `json:"reference"`
+	Amount    int64  `json:"amount"`
+	Currency  string `json:"currency"`
+	Method    string `json:"payment_method"`
+	Capture   bool   `json:"capture"`
+	Final     bool   `json:"final"`
+	ReturnURL string `json:"return_url"`
+	ExpiresAt string `json:"expires_at"`
+}
+
+// ordered reads a request; false: no core may make it.
+func ordered(call wire.Call) (o order, ok bool) {
+	o = order{path: call.Path, key: call.Header.Get("Idempotency-Key"), body: string(call.Body)}
+	switch parts := strings.Split(strings.Trim(call.Path, "/"), "/"); {
+	case slices.Equal(parts, []string{"charges"}):
+		o.call = acquirer.ActionCharge
+	case slices.Equal(parts, []string{"sessions"}):
+		o.call = acquirer.ActionSession
+	case len(parts) == 3 && parts[0] == "charges":
+		o.object, o.call = parts[1], acquirer.Action(parts[2])
+	case len(parts) == 3 && parts[0] == "sessions":
+		o.object, o.call = parts[1], acquirer.ActionClose
+	}
+	readable := json.Unmarshal(call.Body, &o.asked) == nil
+	return o, readable && o.call != "" && o.key != "" && (o.asked.Reference == o.key || o.call == acquirer.ActionClose)
+}
+
+// memory is what the acquirer keeps for a key.
+type memory struct {
+	first      time.Duration
+	path, body string
+	of         thing   // what the first request made; nil: nothing
+	said       *answer // nil: in flight
+}
+
+// thing is an object of the acquirer's.
+type thing interface {
+	tell() answer  // as it is now
+	refused() bool // the request that made it was decided against
+}
+
+// post judges one request: front layer, key, reference, execution.
+func (a *Acquirer) post(call wire.Call, reply func(answer)) {
+	o, ok := ordered(call)
+	a.count(o)
 	if front, rejected := a.front(); rejected {
 		reply(front)
 		return
 	}
-	var asked struct {
-		Reference string `json:"reference"`
-		Amount    int64  `json:"amount"`
-		Currency  string `json:"currency"`
-	}
-	if err := json.Unmarshal(call.Body, &asked); err != nil || asked.Reference != key {
-		a.Defects = append(a.Defects, "a charge that cannot be read, or whose reference is not its key")
+	if !ok || !a.Terms.offers(o.call) {
+		a.Defects = append(a.Defects, "a request that cannot be read, that is not offered, or whose reference is not its key: "+o.path)
 		reply(failure(400, "malformed"))
 		return
 	}
-	if a.Terms.Keys {
-		if known := a.remembered(key, string(call.Body)); known != nil {
+	if a.Terms.Keys && a.Terms.honours(o.call) {
+		if known := a.remembered(o); known != nil {
 			reply(*known)
 			return
 		}
 	}
-	if a.Terms.UniqueReference {
-		for _, c := range a.charges {
-			if c.reference == key && (c.status != "declined" || a.Terms.RemembersRefusals) {
-				reply(failure(409, "duplicate_reference"))
-				return
-			}
-		}
+	unique := a.Terms.UniqueReference && a.Terms.honours(o.call) && o.asked.Reference != ""
+	if unique && a.used[string(o.call)+o.key] {
+		reply(failure(409, "duplicate_reference"))
+		return
 	}
-	c := &charge{id: "ch_" + strconv.Itoa(len(a.charges)+1), reference: key, status: "executing", amount: asked.Amount, currency: asked.Currency}
-	a.charges = append(a.charges, c)
-	m := &memory{first: a.s.now, body: string(call.Body), charge: c}
-	a.keys[key] = m
-	a.execute(c, m, reply)
+	a.used[string(o.call)+o.key] = unique
+	m := &memory{first: a.s.now, path: o.path, body: o.body}
+	a.keys[o.key] = m
+	a.execute(o, m, reply)
 }
 
-func (a *Acquirer) count(key, body string) {
-	a.Arrived[key]++
-	if known, again := a.Bodies[key]; again && known != body {
-		a.Defects = append(a.Defects, "one key with two bodies: "+key)
+func (a *Acquirer) count(o order) {
+	a.Arrived[o.key]++
+	a.Asked[o.key] = o.call
+	if known, again := a.Bodies[o.key]; again && known != o.path+o.body {
+		a.Defects = append(a.Defects, "one key with two bodies: "+o.key)
 	}
-	a.Bodies[key] = body
+	a.Bodies[o.key] = o.path + o.body
 }
 
 func (a *Acquirer) front() (answer, bool) {
@@ -238,51 +195,92 @@ func (a *Acquirer) front() (answer, bool) {
 }
 
 // remembered gives what is said to a repeat of a key; nil: it is new, or as good as new.
-func (a *Acquirer) remembered(key, body string) *answer {
-	m := a.keys[key]
+func (a *Acquirer) remembered(o order) *answer {
+	m := a.keys[o.key]
 	switch {
-	case m == nil || m.answer != nil && a.s.now-m.first >= a.Terms.KeyWindow:
+	case m == nil || m.said != nil && a.s.now-m.first >= a.Terms.KeyWindow:
 		return nil
-	case m.body != body:
+	case m.path != o.path || m.body != o.body:
 		f := failure(422, "key_reused")
 		return &f
-	case m.answer == nil:
+	case m.said == nil:
 		f := failure(409, "in_flight")
 		return &f
-	case m.charge.status == "declined" && !a.Terms.RemembersRefusals:
+	case !a.Terms.RemembersRefusals && (m.of == nil || m.of.refused()):
 		return nil
+	case a.Terms.TellsNow && m.of != nil:
+		now := m.of.tell()
+		return &now
 	}
-	return m.answer
+	return m.said
 }
 
-// execute books the charge, at once or after a while, and answers.
-func (a *Acquirer) execute(c *charge, m *memory, reply func(answer)) {
-	say := func(said answer) {
-		m.answer = &said
-		if a.s.Odds(a.Mischief.BackError) { // the charge's own answer stays what is remembered
-			said = []answer{failure(500, "internal"), proxyPage}[a.s.Chance.IntN(2)]
-		}
-		reply(said)
-	}
-	if a.s.Odds(a.Mischief.Processes) {
-		c.status, c.visible = "processing", a.s.now+a.lag()
-		say(c.answer())
-		a.s.After(a.s.Between(time.Second, a.Terms.Processing-a.Terms.Lag), func() {
-			a.decide(c)
-			later := c.answer()
-			m.answer = &later
-		})
-		return
-	}
+// execute carries a request out, at once or after a while, and answers.
+func (a *Acquirer) execute(o order, m *memory, reply func(answer)) {
 	delay := a.s.Between(20*time.Millisecond, 900*time.Millisecond)
 	if a.s.Odds(a.Mischief.SlowBooking) {
 		delay = a.s.edge(2*time.Second, a.Terms.Execution)
 	}
-	a.s.After(min(delay, a.Terms.Execution), func() {
-		a.decide(c)
-		c.visible = a.s.now + a.lag()
-		say(c.answer())
+	slow := o.call != acquirer.ActionSession && o.call != acquirer.ActionClose && a.s.Odds(a.Mischief.Processes)
+	a.later(min(delay, a.Terms.Execution), func() {
+		made, said := a.carryOut(o, slow)
+		if m.of = made; made != nil {
+			said = made.tell()
+		}
+		m.said = &said
+		a.give(o, m)
+		if p, ok := made.(interface{ processing() bool }); ok && p.processing() {
+			a.later(a.s.Between(time.Second, a.Terms.Processing-a.Terms.Lag-delay), func() {
+				a.settle(made)
+				done := made.tell()
+				m.said = &done
+				a.give(o, m)
+			})
+		}
+		if a.s.Odds(a.Mischief.BackError) { // the own answer stays what is remembered
+			said = []answer{failure(500, "internal"), proxyPage}[a.s.Chance.IntN(2)]
+		}
+		reply(said)
 	})
+}
+
+// give frees a reference again that made nothing, or a refusal that is not remembered.
+func (a *Acquirer) give(o order, m *memory) {
+	if m.of == nil || m.of.refused() && !a.Terms.RemembersRefusals {
+		delete(a.used, string(o.call)+o.key)
+	}
+}
+
+// carryOut makes the object that is asked for; nil: refused, as the answer says.
+func (a *Acquirer) carryOut(o order, slow bool) (thing, answer) {
+	switch o.call {
+	case acquirer.ActionCharge:
+		return a.charge(o, slow), answer{}
+	case acquirer.ActionSession:
+		return a.register(o), answer{}
+	case acquirer.ActionClose:
+		return a.closePage(o)
+	}
+	c := find(a.charges, o.object)
+	if c == nil {
+		return nil, failure(404, "not_found")
+	}
+	made, code := a.act(c, o.call, o.key, o.asked.Amount, o.asked.Currency, o.asked.Final, slow)
+	if made == nil {
+		a.s.Note("acquirer refuses", string(o.call), code, c.id, o.key)
+		return nil, failure(422, code)
+	}
+	return made, answer{}
+}
+
+// settle decides what was in processing.
+func (a *Acquirer) settle(made thing) {
+	switch of := made.(type) {
+	case *charge:
+		a.decide(of)
+	case *act:
+		a.finish(of)
+	}
 }
 
 func (a *Acquirer) lag() time.Duration {
@@ -292,72 +290,36 @@ func (a *Acquirer) lag() time.Duration {
 	return a.s.edge(0, a.Terms.Lag)
 }
 
-// decide takes the money, or refuses.
-func (a *Acquirer) decide(c *charge) {
-	if a.s.Odds(a.Mischief.Declines) {
-		c.status, c.reason = "declined", "insufficient_funds"
-		a.s.Note("acquirer declines", c.id, c.reference)
-		return
-	}
-	c.status = "succeeded"
-	if a.s.Odds(a.Mischief.WrongAmount) {
-		c.amount++
-	}
-	a.Register = append(a.Register, Movement{Charge: c.id, Reference: c.reference, Amount: c.amount, Currency: c.currency, At: a.s.now})
-	a.s.Note("acquirer takes", strconv.FormatInt(c.amount, 10), c.currency, c.id, c.reference)
-}
+func (a *Acquirer) newID(prefix string, n int) string { return prefix + strconv.Itoa(n+1) }
 
-// find answers a lookup: what was booked more than the lag ago is there, what is newer may be.
-func (a *Acquirer) find(key string) answer {
-	if !a.Terms.Lookup {
-		return failure(422, "not_supported")
-	}
-	var list []string
-	for _, c := range a.charges {
-		if c.reference == key && c.status != "executing" && c.visible <= a.s.now {
-			list = append(list, c.json())
+// named is what has an id.
+type named interface{ name() string }
+
+func find[V named](of []V, id string) (found V) {
+	for _, v := range of {
+		if v.name() == id {
+			return v
 		}
 	}
-	if len(list) == 0 {
-		return failure(404, "not_found")
-	}
-	return answer{status: 200, body: `{"data":[` + strings.Join(list, ",") + `]}`}
+	return found
 }
 
-func (a *Acquirer) read(id string) answer {
-	for _, c := range a.charges {
-		if c.id == id && c.status != "executing" {
-			return answer{status: 200, body: c.json()}
+// told are the states of an object that lookups by key may see: each at the latest a lag after it came to be.
+type told []version
+
+type version struct {
+	visible time.Duration
+	body    string
+}
+
+func (a *Acquirer) note(t *told, body string) { *t = append(*t, version{a.s.now + a.lag(), body}) }
+
+// seen gives the newest state that is visible; "": none.
+func (t told) seen(now time.Duration) string {
+	for n := len(t) - 1; n >= 0; n-- {
+		if t[n].visible <= now {
+			return t[n].body
 		}
 	}
-	return failure(404, "not_found")
+	return ""
 }
-
-func (a *Acquirer) movements(call wire.Call) answer {
-	from, err := time.Parse(time.RFC3339Nano, call.Query.Get("from"))
-	to, err2 := time.Parse(time.RFC3339Nano, call.Query.Get("to"))
-	if err != nil || err2 != nil {
-		return failure(400, "malformed")
-	}
-	list := []string{}
-	for _, m := range a.Register {
-		if at := Start.Add(m.At); !at.Before(from) && at.Before(to) {
-			list = append(list, fmt.Sprintf(`{"charge":%q,"reference":%q,"kind":"charge","amount":%d,"currency":%q,"at":%q}`,
-				m.Charge, m.Reference, m.Amount, m.Currency, at.Format(time.RFC3339Nano)))
-		}
-	}
-	return answer{status: 200, body: `{"movements":[` + strings.Join(list, ",") + `]}`}
-}
-
-// Taken sums what moved under a reference.
-func (a *Acquirer) Taken(reference string) (moved []Movement) {
-	for _, m := range a.Register {
-		if m.Reference == reference {
-			moved = append(moved, m)
-		}
-	}
-	return moved
-}
-
-// amountOf gives the amount of a movement.
-func amountOf(m Movement) money.Amount { return money.Must(m.Amount, money.Currency(m.Currency)) }

@@ -149,15 +149,14 @@ func (w *World) settled() bool {
 	}
 	for _, k := range w.Store.payments.order {
 		p := w.Store.payments.rows[k]
-		if p.Status.Refusal() && !p.GateOpen && !p.Conflict && !w.openReview(p.ID) {
+		unfinished := !p.Status.Final() || p.Status.Refusal() && !p.GateOpen && !p.Conflict
+		if unfinished && !w.openReview(p.ID) {
 			return false
 		}
 	}
 	for _, a := range w.Acquirers {
-		for _, c := range a.charges {
-			if c.status == "executing" || c.status == "processing" {
-				return false
-			}
+		if a.awaited > 0 {
+			return false
 		}
 	}
 	return true
