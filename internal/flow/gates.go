@@ -14,8 +14,8 @@ import (
 // gatePostpone is how far a gate's due time moves when it is picked (PROTOCOL S2).
 const gatePostpone = 5 * time.Minute
 
-// OpenGates asks about refused payments whose flight time is over and opens their gates where nothing moved
-// (PROTOCOL P6 d). It returns how many it looked at. Errors of one payment do not stop the others: the first is returned.
+// OpenGates asks about payments that are due by themselves: refused ones whose flight time is over, to open their gates where
+// nothing moved (PROTOCOL P6 d), and holds that should be over (S4). It returns how many it looked at. Errors of one payment do not stop the others: the first is returned.
 func (f *Flow) OpenGates(ctx context.Context, limit, perMerchant int) (int, error) {
 	var due []payment.Payment
 	var now time.Time
@@ -33,11 +33,34 @@ func (f *Flow) OpenGates(ctx context.Context, limit, perMerchant int) (int, erro
 	}
 	var first error
 	for _, p := range due {
-		if err := f.openGate(ctx, p, now); err != nil && first == nil {
+		look := f.openGate
+		if !p.Status.Refusal() {
+			look = f.holdDue
+		}
+		if err := look(ctx, p, now); err != nil && first == nil {
 			first = err
 		}
 	}
 	return len(due), first
+}
+
+// holdDue asks about a hold that should be over by now: a local time proves nothing, only the acquirer ends it (PROTOCOL S4).
+func (f *Flow) holdDue(ctx context.Context, p payment.Payment, _ time.Time) error {
+	r, err := f.routeFor(ctx, p.Merchant, p.Account)
+	if err != nil {
+		return err
+	}
+	told, err := f.askCharge(ctx, p.Merchant, p.ID, r.adapter, "")
+	if err != nil || len(told) == 0 {
+		return err
+	}
+	return f.store.InTx(ctx, "hold", func(ctx context.Context, tx Tx) error {
+		g, err := tx.Guard(ctx)
+		if err != nil {
+			return err
+		}
+		return f.apply(ctx, tx, g, []truth{{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: f.contract(r.adapter), observations: told}})
+	})
 }
 
 func (f *Flow) openGate(ctx context.Context, p payment.Payment, now time.Time) error {
@@ -45,14 +68,15 @@ func (f *Flow) openGate(ctx context.Context, p payment.Payment, now time.Time) e
 	if err != nil {
 		return err
 	}
-	c := f.contract(r.adapter)
+	base := f.contract(r.adapter)
+	c := base.For(chargeAction(p))
 	o := evidence.Observation{Merchant: p.Merchant, ID: f.rt.NewID(), Intent: p.Intent, Payment: p.ID, Account: p.Account,
 		Source: evidence.FromLookup, AskedAt: now}
 	why := "refused, but whether an earlier request still moved money cannot be asked"
 	proven := false
 	if c.CanLookup() {
 		// By the key, never by the refused object's own id: what matters is whether anything else moved under the key.
-		o.Reply = r.adapter.Lookup(ctx, acquirer.Query{Key: p.AcquirerKey})
+		o.Reply = r.adapter.Lookup(ctx, acquirer.Query{Action: chargeAction(p), Key: p.AcquirerKey})
 		why = "refused, and nothing is found any more, which proves nothing at this acquirer"
 		proven = o.Outcome != acquirer.OutcomeNotFound || c.NotFoundProves(now.Sub(p.CreatedAt))
 		if o.Outcome == acquirer.OutcomeUnknown && now.Sub(p.RefusedAt) > evidence.Patience(c) {
@@ -72,9 +96,22 @@ func (f *Flow) openGate(ctx context.Context, p payment.Payment, now time.Time) e
 		if err != nil {
 			return err
 		}
-		return f.apply(ctx, tx, g, []truth{{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: c, gate: true,
-			observations: []evidence.Observation{o}}})
+		return f.apply(ctx, tx, g, []truth{{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: base, gate: true,
+			observations: f.split(o)}})
 	})
+}
+
+// split makes one observation of each thing that a lookup told, the conclusion with the first of them.
+func (f *Flow) split(o evidence.Observation) []evidence.Observation {
+	also := o.Also
+	o.Also = nil
+	all := []evidence.Observation{o}
+	for _, r := range also {
+		more := o
+		more.ID, more.Reply, more.Inference, more.Note = f.rt.NewID(), r, evidence.InferNothing, ""
+		all = append(all, more)
+	}
+	return all
 }
 
 // contractOf reads the contract of a payment's account inside a transaction.

@@ -47,7 +47,7 @@ func (w *writes) begin(one *subject, kind operation.Kind, m payment.Modification
 		Fingerprint: fingerprint, FPVersion: payment.FingerprintVersion, RequestID: "by-" + string(kind), State: operation.InProgress, Fence: 1,
 		ClaimID: w.f.rt.NewID(), Epoch: w.g.Epoch, Lost: w.g.Held, SendUntil: w.g.Now, Intent: m.Intent, Payment: m.Payment, Modification: m.ID}
 	w.started = append(w.started, op)
-	w.note(op, operation.WhatClaimed, "begun by ourselves")
+	w.note(op, operation.WhatBegun, "by ourselves")
 }
 
 // cancelPage closes a page whose address was lost: nobody can pay there, and nothing else may open while it could be paid.

@@ -94,7 +94,11 @@ func (b *batch[T]) open(ctx context.Context, tx T, g Guard, rows []Operation, fr
 			w := b.work(g, o.Op, permit)
 			w.Data, w.ClientWaiting = o.Data, o.AskFirst
 			b.out[i].work = w
-			b.note(i, o.Op, WhatClaimed, "")
+			what := WhatClaimed
+			if o.Op.Sends == 0 {
+				what = WhatBegun
+			}
+			b.note(i, o.Op, what, "")
 		case Finish:
 			o.Op.State = Completed
 			save = append(save, o.Op)

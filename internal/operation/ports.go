@@ -131,7 +131,8 @@ type Note struct {
 
 // What a note tells.
 const (
-	WhatClaimed   = "claimed"
+	WhatClaimed   = "claimed" // with the first permit
+	WhatBegun     = "begun"   // with nothing to send yet
 	WhatRepeat    = "repeat_served"
 	WhatReuse     = "key_reused"
 	WhatJoined    = "joined_live_payment"
