@@ -61,8 +61,10 @@ type target struct {
 	changing payment.Changing
 	adapter  acquirer.Adapter
 	account  Account
-	w        *writes
-	one      *subject
+	// movements are those of the intent.
+	movements []payment.Movement
+	w         *writes
+	one       *subject
 }
 
 // subjectOf names the payment of a command.
@@ -93,7 +95,7 @@ func (f *Flow) lockTarget(ctx context.Context, tx Tx, g operation.Guard, o *oper
 		return nil, err
 	}
 	one := s.subjects[0]
-	t := &target{o: o, g: g, intent: *one.order, payment: one.now, one: one, w: &writes{f: f, g: g, intents: s.intents}}
+	t := &target{o: o, g: g, intent: *one.order, payment: one.now, movements: s.movements, one: one, w: &writes{f: f, g: g, intents: s.intents}}
 	o.Op.Intent, o.Op.Payment = t.intent.ID, t.payment.ID
 	accounts, err := tx.Accounts(ctx, merchants(row.Merchant))
 	if err != nil {
@@ -118,6 +120,16 @@ func (t *target) held() bool {
 	if t.g.Held && t.account.Compared < t.g.Epoch {
 		t.o.Refusal = problem.New(problem.SendsOnHold, "").After(holdHint)
 		return true
+	}
+	return false
+}
+
+// used says whether money moved under a key.
+func (t *target) used(key string) bool {
+	for _, m := range t.movements {
+		if m.AcquirerKey == key {
+			return true
+		}
 	}
 	return false
 }
@@ -183,6 +195,9 @@ func (k *modify) capture(t *target, c CapturePaymentCommand) {
 		return
 	}
 	n := t.changing.NextK(payment.Capture)
+	for t.used(k.f.wire(t.intent, payment.CaptureKey(t.intent.KeySeed, t.payment.N, n), t.changing.Contract.KeyLength)) {
+		n++ // a failover lost the row of that capture, not its money
+	}
 	t.one.now.Capturing = amount
 	k.proceed(t, payment.Modification{Type: payment.Capture, K: n, Amount: t.minor(amount), Final: last},
 		payment.CaptureKey(t.intent.KeySeed, t.payment.N, n))

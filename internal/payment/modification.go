@@ -133,6 +133,7 @@ func (s Situation) capture(d *Decision, o evidence.Observation) {
 			return
 		}
 		d.Effect, d.Why = evidence.Repeat, "this capture is booked already"
+		s.settleKnown(d, known)
 		return
 	}
 	p := s.Payment
@@ -147,6 +148,15 @@ func (s Situation) capture(d *Decision, o evidence.Observation) {
 		s.stray(d, mv, ledger.ReceivedUnapplied, s.lateReason())
 	default:
 		s.captured(d, mv, o)
+	}
+}
+
+// settleKnown ends an open modification whose money turns out to be booked: somebody told it without our reference before.
+func (s Situation) settleKnown(d *Decision, known Movement) {
+	if m := s.Modification; m != nil && m.Status.Open() {
+		s.release(d, *m)
+		s.succeed(d, known.Reference)
+		d.Effect, d.Why = evidence.Moved, "what was booked before is the "+string(m.Type)+" that was asked for"
 	}
 }
 

@@ -39,6 +39,7 @@ func (s Situation) refund(d *Decision, o evidence.Observation) {
 			return
 		}
 		d.Effect, d.Why = evidence.Repeat, "this is booked already"
+		s.settleKnown(d, known)
 		return
 	}
 	switch {

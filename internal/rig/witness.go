@@ -8,11 +8,11 @@ import (
 	"github.com/hapaxpay/hapax/internal/verify"
 )
 
-// Unsettled counts operations that are neither finished nor waiting for a person, and gates that are closed.
+// Unsettled counts operations that are neither finished nor waiting for a person, gates that are closed, and holds that should be over.
 func (r *Rig) Unsettled() int {
 	r.T.Helper()
 	return r.Count(`SELECT (SELECT count(*) FROM operation WHERE state IN ('in_progress', 'awaiting_result'))
-		+ (SELECT count(*) FROM payment WHERE due_at IS NOT NULL AND NOT EXISTS (SELECT FROM review
+		+ (SELECT count(*) FROM payment WHERE due_at IS NOT NULL AND (refused_at IS NOT NULL OR due_at <= now()) AND NOT EXISTS (SELECT FROM review
 		   WHERE review.payment_id = payment.id AND decided_at IS NULL))`)
 }
 
