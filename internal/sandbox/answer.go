@@ -24,7 +24,7 @@ type reply struct {
 var (
 	internalError = jsonError(http.StatusInternalServerError, "internal", "an internal error")
 	inFlight      = jsonError(http.StatusConflict, "in_flight", "the same request is being worked on")
-	notFound      = jsonError(http.StatusNotFound, "not_found", "no such charge")
+	notFound      = jsonError(http.StatusNotFound, "not_found", "nothing such is known")
 	unavailable   = jsonError(http.StatusServiceUnavailable, "unavailable", "not available now")
 	errorWith200  = jsonError(http.StatusOK, "internal", "an error in a good answer")
 	brokenJSON    = &reply{status: http.StatusOK, contentType: "application/json", body: []byte(`{"id":"ch_`)}
@@ -52,6 +52,16 @@ func jsonReply(status int, value any) *reply {
 func withHeader(r *reply, name, value string) *reply {
 	r.header = http.Header{name: {value}}
 	return r
+}
+
+// backTo leads a redirect of the front layer back to the call that met it.
+func (r *reply) backTo(path string) *reply {
+	if r.status != http.StatusTemporaryRedirect {
+		return r
+	}
+	again := *r
+	again.header = http.Header{"Location": {path}}
+	return &again
 }
 
 // send writes the answer. A client that is gone is no error of ours: what was

@@ -9,45 +9,7 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/hapaxpay/hapax/money"
 )
-
-// States of a charge.
-const (
-	StatusSucceeded  = "succeeded"
-	StatusDeclined   = "declined"
-	StatusProcessing = "processing"
-)
-
-// KindCharge is the kind of a movement that took money from the payer.
-const KindCharge = "charge"
-
-// Charge is one charge as the acquirer knows it. Only a succeeded one moved
-// money.
-type Charge struct {
-	ID             string         `json:"id"`
-	Reference      string         `json:"reference"`
-	IdempotencyKey string         `json:"idempotency_key"`
-	Status         string         `json:"status"`
-	Amount         int64          `json:"amount"` // minor units
-	Currency       money.Currency `json:"currency"`
-	Reason         string         `json:"reason,omitempty"` // of a decline
-	CreatedAt      time.Time      `json:"created_at"`
-}
-
-// Movement is one line of the register: money that moved. It is never changed
-// or removed.
-type Movement struct {
-	ID             string         `json:"id"`
-	Charge         string         `json:"charge"` // id of the charge that moved it
-	Reference      string         `json:"reference"`
-	IdempotencyKey string         `json:"idempotency_key"`
-	Kind           string         `json:"kind"`
-	Amount         int64          `json:"amount"` // minor units
-	Currency       money.Currency `json:"currency"`
-	At             time.Time      `json:"at"`
-}
 
 // WireEntry is one request that reached the acquirer's calls, written down
 // before anything was done about it. It holds no secret and no body.
@@ -63,12 +25,16 @@ type WireEntry struct {
 	Complete       bool      `json:"complete"` // false: the body broke off or was too long
 }
 
-// keyRecord is what is remembered for an idempotency key.
+// keyRecord is what is remembered for an idempotency key. At most one of
+// Charge, Act and Session names the object that the key's request made.
 type keyRecord struct {
 	Key        string    `json:"key"`
+	Path       string    `json:"path,omitempty"` // of the call; empty for a charge
 	BodySHA256 string    `json:"body_sha256"`
 	ReceivedAt time.Time `json:"received_at"` // first receipt
 	Charge     string    `json:"charge,omitempty"`
+	Act        string    `json:"act,omitempty"`
+	Session    string    `json:"session,omitempty"`
 	Status     int       `json:"status"`
 	Body       []byte    `json:"body"`
 }
@@ -76,17 +42,19 @@ type keyRecord struct {
 // entry is one line of the register file; its parts take effect together or
 // not at all.
 type entry struct {
-	Charge   *Charge    `json:"charge,omitempty"`
-	SettleAt *time.Time `json:"settle_at,omitempty"` // of a charge in processing
-	UsesUp   bool       `json:"uses_up,omitempty"`   // its reference, under a contract with unique ones
-	Movement *Movement  `json:"movement,omitempty"`
-	Key      *keyRecord `json:"key,omitempty"`
-	Contract *Contract  `json:"contract,omitempty"`
-	ShiftMS  *int64     `json:"clock_offset_ms,omitempty"`
+	Charge   *chargeLine  `json:"charge,omitempty"`
+	Act      *actLine     `json:"act,omitempty"`
+	Session  *sessionLine `json:"session,omitempty"`
+	SettleAt *time.Time   `json:"settle_at,omitempty"` // of the act, or else of the charge, in processing
+	UsesUp   bool         `json:"uses_up,omitempty"`   // its reference, under a contract with unique ones
+	Movement *Movement    `json:"movement,omitempty"`
+	Key      *keyRecord   `json:"key,omitempty"`
+	Contract *Contract    `json:"contract,omitempty"`
+	ShiftMS  *int64       `json:"clock_offset_ms,omitempty"`
 }
 
-// unsettledCharge is a charge in processing and when it will be booked.
-type unsettledCharge struct {
+// unsettled is a charge or an act in processing and when it will be booked.
+type unsettled struct {
 	id string
 	at time.Time
 }
@@ -97,25 +65,58 @@ type book struct {
 	register *journal
 	wire     *journal
 	clock    *clock
+	base     string // the sandbox's address, for the pages; set before the first request
 
 	mu        sync.Mutex
 	contract  Contract
-	charges   map[string]*Charge
-	byKey     map[string][]*Charge
-	byRef     map[string][]*Charge
+	charges   shelf[chargeRecord]
+	acts      shelf[actLine]
+	sessions  shelf[sessionRecord]
 	settleAt  map[string]time.Time
-	usedUp    map[string]bool // references
+	usedUp    map[string]bool // lanes of references
 	keys      map[string]*keyRecord
-	running   map[string]*flight // by lane, see charge.go
+	running   map[string]*flight // by lane, see order.go
 	movements []Movement
 	requests  []WireEntry
 	lastWire  int64
 	changed   chan struct{} // closed and replaced with every movement
 }
 
+// shelf keeps the objects of one sort, oldest first.
+type shelf[T any] struct {
+	all         []*T
+	byID        map[string]*T
+	byKey       map[string][]*T
+	byReference map[string][]*T
+}
+
+func newShelf[T any]() shelf[T] {
+	return shelf[T]{byID: map[string]*T{}, byKey: map[string][]*T{}, byReference: map[string][]*T{}}
+}
+
+func (s *shelf[T]) put(id, key, reference string, item *T) {
+	s.all = append(s.all, item)
+	s.byID[id] = item
+	if key != "" {
+		s.byKey[key] = append(s.byKey[key], item)
+	}
+	if reference != "" {
+		s.byReference[reference] = append(s.byReference[reference], item)
+	}
+}
+
+// under returns what was made under the key or, without one, the reference.
+func (s *shelf[T]) under(key, reference string) []*T {
+	if key != "" {
+		return s.byKey[key]
+	}
+	return s.byReference[reference]
+}
+
 func openBook(dir string, clk *clock) (*book, error) {
 	b := &book{
-		clock: clk, contract: DefaultContract(), charges: map[string]*Charge{}, byKey: map[string][]*Charge{}, byRef: map[string][]*Charge{},
+		clock: clk, contract: DefaultContract(),
+		charges: newShelf[chargeRecord](), acts: newShelf[actLine](), sessions: newShelf[sessionRecord](),
 		settleAt: map[string]time.Time{}, usedUp: map[string]bool{}, keys: map[string]*keyRecord{},
 		running: map[string]*flight{}, changed: make(chan struct{}),
 	}
@@ -171,12 +172,20 @@ func (b *book) write(e entry) error {
 // lines give the same state after a restart.
 func (b *book) apply(e entry) {
 	if e.Charge != nil {
-		b.applyCharge(e)
+		b.applyCharge(*e.Charge)
+	}
+	if e.Act != nil {
+		b.applyAct(*e.Act)
+	}
+	if e.Session != nil {
+		b.applySession(*e.Session)
+	}
+	b.applySettlement(e)
+	if e.UsesUp {
+		b.usedUp[laneOf(e.call(), "", e.reference())] = true
 	}
 	if e.Movement != nil {
-		b.movements = append(b.movements, *e.Movement)
-		close(b.changed)
-		b.changed = make(chan struct{})
+		b.applyMovement(*e.Movement)
 	}
 	if e.Key != nil {
 		b.keys[e.Key.Key] = e.Key
@@ -189,24 +198,61 @@ func (b *book) apply(e entry) {
 	}
 }
 
-func (b *book) applyCharge(e entry) {
-	c := *e.Charge
-	if known := b.charges[c.ID]; known != nil {
-		*known = c
-	} else {
-		b.charges[c.ID] = &c
-		b.byRef[c.Reference] = append(b.byRef[c.Reference], &c)
-		if c.IdempotencyKey != "" {
-			b.byKey[c.IdempotencyKey] = append(b.byKey[c.IdempotencyKey], &c)
-		}
+// applySettlement notes when the entry's act, or else its charge, is booked.
+func (b *book) applySettlement(e entry) {
+	id := ""
+	switch {
+	case e.Act != nil:
+		id = e.Act.ID
+	case e.Charge != nil:
+		id = e.Charge.ID
+	default:
+		return
 	}
-	delete(b.settleAt, c.ID)
+	delete(b.settleAt, id)
 	if e.SettleAt != nil {
-		b.settleAt[c.ID] = *e.SettleAt
+		b.settleAt[id] = *e.SettleAt
 	}
-	if e.UsesUp {
-		b.usedUp[c.Reference] = true
+}
+
+// call and reference say what the entry's own request was. A charge of a
+// session's page is a charge.
+func (e entry) call() string {
+	switch {
+	case e.Act != nil:
+		return e.Act.Kind
+	case e.Charge != nil:
+		return callCharge
 	}
+	return callSession
+}
+
+func (e entry) reference() string {
+	switch {
+	case e.Act != nil:
+		return e.Act.Reference
+	case e.Charge != nil:
+		return e.Charge.Reference
+	case e.Session != nil:
+		return e.Session.Reference
+	}
+	return ""
+}
+
+func (b *book) applyMovement(m Movement) {
+	known := b.charges.byID[m.Charge]
+	if m.Object == "" { // written before there were acts
+		m.Object = m.Charge
+	}
+	if m.ChargeReference == "" && known != nil {
+		m.ChargeReference = known.Reference
+	}
+	if known != nil {
+		known.sums.add(m)
+	}
+	b.movements = append(b.movements, m)
+	close(b.changed)
+	b.changed = make(chan struct{})
 }
 
 // logWire writes down a request; it returns when the line is on disk.
@@ -224,12 +270,12 @@ func (b *book) logWire(e WireEntry) error {
 	return nil
 }
 
-func (b *book) unsettled() []unsettledCharge {
+func (b *book) unsettled() []unsettled {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var due []unsettledCharge
+	var due []unsettled
 	for id, at := range b.settleAt {
-		due = append(due, unsettledCharge{id: id, at: at})
+		due = append(due, unsettled{id: id, at: at})
 	}
 	return due
 }
@@ -262,40 +308,9 @@ func (b *book) wireAfter(seq int64) []WireEntry {
 	return found
 }
 
-// findByKey returns copies of the charges made under a key that a lookup can
-// see now, oldest first.
-func (b *book) findByKey(key string) []Charge {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.visible(b.byKey[key])
-}
-
-// findByReference is findByKey for the merchant's reference.
-func (b *book) findByReference(reference string) []Charge {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.visible(b.byRef[reference])
-}
-
-func (b *book) visible(candidates []*Charge) []Charge {
-	now := b.clock.now()
-	var found []Charge
-	for _, c := range candidates {
-		age := now.Sub(c.CreatedAt)
-		tooOld := b.contract.LookupWindowSeconds > 0 && age >= b.contract.lookupWindow()
-		if age >= b.contract.lookupLag() && !tooOld {
-			found = append(found, *c)
-		}
-	}
-	return found
-}
-
-func (b *book) charge(id string) (Charge, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := b.charges[id]
-	if c == nil {
-		return Charge{}, false
-	}
-	return *c, true
+// inSight says whether a lookup finds what was made at the time.
+func (b *book) inSight(at time.Time) bool {
+	age := b.clock.now().Sub(at)
+	tooOld := b.contract.LookupWindowSeconds > 0 && age >= b.contract.lookupWindow()
+	return age >= b.contract.lookupLag() && !tooOld
 }

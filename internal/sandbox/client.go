@@ -17,7 +17,7 @@ import (
 const maxControlAnswer = 1 << 30
 
 // Client makes the control calls of a sandbox: what tests, the demo and the
-// auditor use. It never charges. Every method fails when the sandbox cannot be
+// auditor use. It never charges as a merchant does. Every method fails when the sandbox cannot be
 // reached, refuses, or ctx ends.
 type Client struct {
 	// Base is the sandbox's address, as Server.URL returns it.

@@ -1,6 +1,8 @@
 package sandbox
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"time"
 )
@@ -47,8 +49,46 @@ type Contract struct {
 	LookupLagMS int64 `json:"lookup_lag_ms"`
 	// LookupWindowSeconds is how long a charge stays visible; 0 is for ever.
 	LookupWindowSeconds int64 `json:"lookup_window_seconds"`
-	// FlightMS is how long each charge is under way before it arrives.
+	// FlightMS is how long each order is under way before it arrives.
 	FlightMS int64 `json:"flight_ms"`
+	// SessionKeys, CaptureKeys, ReverseKeys and RefundKeys: keys are honoured
+	// for that call too, where KeysHonoured.
+	SessionKeys bool `json:"session_keys"`
+	CaptureKeys bool `json:"capture_keys"`
+	ReverseKeys bool `json:"reverse_keys"`
+	RefundKeys  bool `json:"refund_keys"`
+	// SeveralCaptures: a hold can be captured in parts. When false, the first
+	// capture is the final one.
+	SeveralCaptures bool `json:"several_captures"`
+	// PartialRefunds: less than the captured amount can be refunded.
+	PartialRefunds bool `json:"partial_refunds"`
+	// ReverseCapturedSeconds is how long captured money can be given back whole
+	// by a reverse, counted from the first capture.
+	ReverseCapturedSeconds int64 `json:"reverse_captured_seconds"`
+	// HoldSeconds is how long a hold lasts.
+	HoldSeconds int64 `json:"hold_seconds"`
+	// SessionSeconds is how long a session stays open by default, and how long
+	// a charge waits for the payer to confirm it.
+	SessionSeconds int64 `json:"session_seconds"`
+	// PageByAddress: lookups of sessions do not tell page_url.
+	PageByAddress bool `json:"page_by_address"`
+	// ActsLookup says whether captures, reversals and refunds can be looked up
+	// by key or reference.
+	ActsLookup bool `json:"acts_lookup"`
+}
+
+// UnmarshalJSON gives the members that are left out their defaults: so a
+// register that is older than a member is read as it was meant.
+func (c *Contract) UnmarshalJSON(data []byte) error {
+	type plain Contract
+	terms := plain(DefaultContract())
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&terms); err != nil {
+		return err
+	}
+	*c = Contract(terms)
+	return nil
 }
 
 // DefaultContract is an acquirer that honours keys for a day, remembers
@@ -57,6 +97,8 @@ func DefaultContract() Contract {
 	return Contract{
 		KeysHonoured: true, KeyWindowSeconds: 24 * 60 * 60, RefusalsRemembered: true, ErrorsStored: true,
 		RepeatInFlight: RepeatConflict, RepeatLater: RepeatOriginal, LookupByKey: true, LookupByReference: true,
+		SessionKeys: true, CaptureKeys: true, ReverseKeys: true, RefundKeys: true, SeveralCaptures: true, PartialRefunds: true,
+		ReverseCapturedSeconds: 24 * 60 * 60, HoldSeconds: 7 * 24 * 60 * 60, SessionSeconds: 60 * 60, ActsLookup: true,
 	}
 }
 
@@ -73,7 +115,7 @@ func (c Contract) check() error {
 			return errors.New("a time is negative or too long")
 		}
 	}
-	for _, seconds := range []int64{c.KeyWindowSeconds, c.LookupWindowSeconds} {
+	for _, seconds := range []int64{c.KeyWindowSeconds, c.LookupWindowSeconds, c.ReverseCapturedSeconds, c.HoldSeconds, c.SessionSeconds} {
 		if seconds < 0 || seconds > most/1000 {
 			return errors.New("a window is negative or too long")
 		}
@@ -81,9 +123,19 @@ func (c Contract) check() error {
 	return nil
 }
 
-func (c Contract) keyWindow() time.Duration { return time.Duration(c.KeyWindowSeconds) * time.Second }
-func (c Contract) lookupLag() time.Duration { return time.Duration(c.LookupLagMS) * time.Millisecond }
-func (c Contract) lookupWindow() time.Duration {
-	return time.Duration(c.LookupWindowSeconds) * time.Second
+// keysFor says whether keys are honoured for the call.
+func (c Contract) keysFor(call string) bool {
+	honoured := map[string]bool{callCharge: true, callSession: c.SessionKeys, callCapture: c.CaptureKeys,
+		callReverse: c.ReverseKeys, callRefund: c.RefundKeys}
+	return c.KeysHonoured && honoured[call]
 }
-func (c Contract) flight() time.Duration { return time.Duration(c.FlightMS) * time.Millisecond }
+
+func (c Contract) keyWindow() time.Duration     { return seconds(c.KeyWindowSeconds) }
+func (c Contract) lookupLag() time.Duration     { return time.Duration(c.LookupLagMS) * time.Millisecond }
+func (c Contract) lookupWindow() time.Duration  { return seconds(c.LookupWindowSeconds) }
+func (c Contract) flight() time.Duration        { return time.Duration(c.FlightMS) * time.Millisecond }
+func (c Contract) reverseWindow() time.Duration { return seconds(c.ReverseCapturedSeconds) }
+func (c Contract) holdLife() time.Duration      { return seconds(c.HoldSeconds) }
+func (c Contract) sessionLife() time.Duration   { return seconds(c.SessionSeconds) }
+
+func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

@@ -32,7 +32,11 @@ type play struct {
 
 	front         *reply        // answered at the door: nothing is executed, no key is seen
 	neverExecuted bool          // lost at the door without an answer of its own
-	decline       string        // the reason of a refusal
+	decline       string        // the reason of a charge's refusal
+	hold          bool          // a charge's funds are held, whatever the request says
+	challenge     bool          // the payer must confirm a charge first
+	refusal       *reply        // an act or a session is refused, in place of being decided about
+	failing       string        // the code that an act fails with
 	processing    time.Duration // answered as processing, booked this much later
 	wrongAmount   bool
 	wrongCurrency bool
@@ -55,6 +59,10 @@ func (p play) and(q play) play {
 	p.front = second(p.front, q.front)
 	p.neverExecuted = p.neverExecuted || q.neverExecuted
 	p.decline = second(p.decline, q.decline)
+	p.hold = p.hold || q.hold
+	p.challenge = p.challenge || q.challenge
+	p.refusal = second(p.refusal, q.refusal)
+	p.failing = second(p.failing, q.failing)
 	p.processing += q.processing
 	p.wrongAmount = p.wrongAmount || q.wrongAmount
 	p.wrongCurrency = p.wrongCurrency || q.wrongCurrency
@@ -78,10 +86,11 @@ func second[T comparable](one, other T) T {
 // an argument.
 type fault struct {
 	name   string
-	lookup bool // meets questions (GET) in place of charges
-	both   bool // meets charges and questions
-	method bool // also a payment method, as pm_<name>
-	gate   bool // needs the rule's gate
+	lookup bool     // meets questions (GET) in place of orders
+	both   bool     // meets orders and questions
+	method bool     // also a payment method, as pm_<name>
+	gate   bool     // needs the rule's gate
+	calls  []string // only these; nil: all
 	play   func(argument string) (play, bool)
 }
 
@@ -89,17 +98,29 @@ func fixed(p play) func(string) (play, bool) {
 	return func(string) (play, bool) { return p, true }
 }
 
+// Calls that some faults are for.
+var (
+	onlyCharges  = []string{callCharge}
+	onlyActs     = []string{callCapture, callReverse, callRefund}
+	notCharges   = []string{callSession, callCapture, callReverse, callRefund, callClose}
+	bookedLater  = []string{callCharge, callCapture, callReverse, callRefund}
+	withAmounts  = []string{callCharge, callSession, callCapture, callReverse, callRefund}
+	orderedCalls = []string{callCharge, callSession, callCapture, callReverse, callRefund, callClose, callAny}
+)
+
 // faultList is the whole of what the sandbox can do wrong; docs/sandbox.md
 // describes each row, and a test holds the two together.
 var faultList = []fault{
 	{name: "ok", method: true, play: fixed(play{everyCall: true})},
-	{name: "declined_<reason>", method: true, play: func(reason string) (play, bool) {
+	{name: "declined_<reason>", method: true, calls: onlyCharges, play: func(reason string) (play, bool) {
 		return play{decline: reason, everyCall: true}, reason != ""
 	}},
+	{name: "hold", method: true, calls: onlyCharges, play: fixed(play{hold: true, everyCall: true})},
+	{name: "3ds", method: true, calls: onlyCharges, play: fixed(play{challenge: true, everyCall: true})},
 	{name: "slow_<ms>", method: true, play: inMilliseconds(func(d time.Duration) play { return play{afterDelay: d, everyCall: true} })},
-	{name: "processing_<ms>", method: true, play: inMilliseconds(func(d time.Duration) play { return play{processing: d, everyCall: true} })},
-	{name: "wrong_amount", method: true, play: fixed(play{wrongAmount: true, everyCall: true})},
-	{name: "wrong_currency", method: true, play: fixed(play{wrongCurrency: true, everyCall: true})},
+	{name: "processing_<ms>", method: true, calls: bookedLater, play: inMilliseconds(func(d time.Duration) play { return play{processing: d, everyCall: true} })},
+	{name: "wrong_amount", method: true, calls: withAmounts, play: fixed(play{wrongAmount: true, everyCall: true})},
+	{name: "wrong_currency", method: true, calls: onlyCharges, play: fixed(play{wrongCurrency: true, everyCall: true})},
 	{name: "timeout_executed", method: true, play: fixed(play{way: silent})},
 	{name: "timeout_not_executed", method: true, play: fixed(play{neverExecuted: true, way: silent})},
 	{name: "executes_after_<n>s", method: true, play: inSeconds(func(d time.Duration) play { return play{duringDelay: d} })},
@@ -116,6 +137,9 @@ var faultList = []fault{
 	{name: "409_in_flight", method: true, play: fixed(play{cover: inFlight})},
 	{name: "<status>_once", method: true, play: onceWithStatus},
 	{name: "forget_key", method: true, play: fixed(play{forgetKey: true})},
+	{name: "refused_<code>_executed", calls: notCharges, play: refusedWith(func(r *reply) play { return play{cover: r} })},
+	{name: "refused_<code>", calls: notCharges, play: refusedWith(func(r *reply) play { return play{refusal: r} })},
+	{name: "failed_<code>", calls: onlyActs, play: func(code string) (play, bool) { return play{failing: code}, visible(code) }},
 	{name: "drop_kept_executed", play: fixed(play{way: dropKept})},
 	{name: "dark", both: true, play: fixed(play{way: silent})},
 	{name: "hold_before", gate: true},
@@ -132,7 +156,7 @@ var faultList = []fault{
 
 // onceReplies are what a front layer may answer before anything is executed.
 var onceReplies = map[string]*reply{
-	"307": {status: http.StatusTemporaryRedirect, header: http.Header{"Location": {"/charges"}}},
+	"307": {status: http.StatusTemporaryRedirect},
 	"400": jsonError(http.StatusBadRequest, "malformed", "the front layer could not read the request"),
 	"401": jsonError(http.StatusUnauthorized, "unauthorized", "the front layer does not know the secret"),
 	"403": jsonError(http.StatusForbidden, "forbidden", "the front layer refuses this client"),
@@ -147,6 +171,12 @@ var onceReplies = map[string]*reply{
 func onceWithStatus(status string) (play, bool) {
 	front := onceReplies[status]
 	return play{front: front}, front != nil
+}
+
+func refusedWith(build func(*reply) play) func(string) (play, bool) {
+	return func(code string) (play, bool) {
+		return build(jsonError(http.StatusUnprocessableEntity, code, "refused as the fault plan says")), visible(code)
+	}
 }
 
 func inMilliseconds(build func(time.Duration) play) func(string) (play, bool) {
@@ -208,9 +238,8 @@ func playAtGate(name, gate string) play {
 	}
 }
 
-// laterMethods are documented payment methods that come with the hosted page,
-// holds and webhooks.
-var laterMethods = []string{"pm_hold", "pm_3ds", "pm_lost_webhook", "pm_double_webhook", "pm_webhook_before_reply"}
+// laterMethods are documented payment methods that come with webhooks.
+var laterMethods = []string{"pm_lost_webhook", "pm_double_webhook", "pm_webhook_before_reply"}
 
 // parseMethod returns the plays of a payment method, one per call.
 func parseMethod(method string) ([]play, error) {
@@ -241,8 +270,8 @@ func playOf(plays []play, n int) play {
 	if n < len(plays) {
 		return plays[n]
 	}
-	if last := plays[len(plays)-1]; last.everyCall {
-		return last
+	if n := len(plays); n > 0 && plays[n-1].everyCall {
+		return plays[n-1]
 	}
 	return play{}
 }

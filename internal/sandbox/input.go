@@ -7,8 +7,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/hapaxpay/hapax/money"
 )
@@ -22,6 +24,8 @@ const (
 	maxReference = 128
 	// maxMethod bounds a payment method, chains included, in bytes.
 	maxMethod = 512
+	// maxReturnURL bounds the address that a payer goes back to, in bytes.
+	maxReturnURL = 2048
 )
 
 // rejection is an answer that was decided before anything was executed.
@@ -43,30 +47,17 @@ func invalid(message string) error {
 
 // chargeInput is a checked request for a charge.
 type chargeInput struct {
-	key       string
-	bodyHash  string
-	reference string
-	amount    money.Amount
-	method    string
-	plays     []play // one per element of the method
+	order
+	amount  money.Amount
+	method  string
+	capture bool
 }
 
 // parseCharge reads a charge strictly. It fails with a *rejection.
 func parseCharge(header http.Header, body []byte) (chargeInput, error) {
 	var in chargeInput
-	var err error
-	if in.key, err = parseKey(header); err != nil {
-		return in, err
-	}
-	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
-	if err != nil || mediaType != "application/json" {
-		return in, malformed("the content type is not application/json")
-	}
-	members, err := flatObject(body, "reference", "amount", "currency", "payment_method", "capture")
+	members, err := in.open(header, body, "amount", "currency", "payment_method", "capture")
 	if err != nil {
-		return in, err
-	}
-	if in.reference, err = visibleText(members, "reference", maxReference); err != nil {
 		return in, err
 	}
 	if in.amount, err = parseAmount(members); err != nil {
@@ -78,7 +69,93 @@ func parseCharge(header http.Header, body []byte) (chargeInput, error) {
 	if in.plays, err = parseMethod(in.method); err != nil {
 		return in, err
 	}
-	return in, parseCapture(members)
+	in.capture, err = parseFlag(members, "capture", true)
+	return in, err
+}
+
+// open reads what every order has, its key and its reference, and returns the
+// members of the body: reference and those named.
+func (o *order) open(header http.Header, body []byte, names ...string) (map[string]any, error) {
+	var err error
+	if o.key, err = parseKey(header); err != nil {
+		return nil, err
+	}
+	mediaType, _, err := mime.ParseMediaType(header.Get("Content-Type"))
+	if err != nil || mediaType != "application/json" {
+		return nil, malformed("the content type is not application/json")
+	}
+	members, err := flatObject(body, append(names, "reference")...)
+	if err != nil {
+		return nil, err
+	}
+	o.reference, err = visibleText(members, "reference", maxReference)
+	return members, err
+}
+
+// parseAct reads a capture, reverse or refund strictly. It fails with a
+// *rejection.
+func parseAct(kind string, r *request) (actInput, error) {
+	in := actInput{order: order{call: kind, path: r.URL.Path, bodyHash: r.bodyHash}, charge: r.PathValue("id")}
+	names := map[string][]string{KindCapture: {"amount", "currency", "final"}, KindRefund: {"amount", "currency"}}
+	members, err := in.open(r.Header, r.body, names[kind]...)
+	if err != nil || kind == KindReverse {
+		return in, err
+	}
+	amount, err := parseAmount(members)
+	if err != nil {
+		return in, err
+	}
+	in.amount, in.currency = amount.Minor(), amount.Currency()
+	in.final, err = parseFlag(members, "final", false)
+	return in, err
+}
+
+// parseSession reads a session strictly. It fails with a *rejection.
+func parseSession(r *request, now time.Time) (sessionInput, error) {
+	in := sessionInput{order: order{call: callSession, path: r.URL.Path, bodyHash: r.bodyHash}}
+	members, err := in.open(r.Header, r.body, "amount", "currency", "return_url", "capture", "expires_at")
+	if err != nil {
+		return in, err
+	}
+	if in.amount, err = parseAmount(members); err != nil {
+		return in, err
+	}
+	if in.returnURL, err = visibleText(members, "return_url", maxReturnURL); err != nil {
+		return in, err
+	}
+	if address, err := url.Parse(in.returnURL); err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
+		return in, invalid("return_url is no http or https address")
+	}
+	if in.capture, err = parseFlag(members, "capture", true); err != nil {
+		return in, err
+	}
+	in.expiresAt, err = parseExpiry(members, now)
+	return in, err
+}
+
+func parseExpiry(members map[string]any, now time.Time) (time.Time, error) {
+	value, sent := members["expires_at"]
+	if !sent {
+		return time.Time{}, nil
+	}
+	text, ok := value.(string)
+	if !ok {
+		return time.Time{}, malformed("expires_at is not a string")
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || !at.After(now) || at.Sub(now) > maxContractTime {
+		return time.Time{}, invalid("expires_at is no time ahead, as in RFC 3339")
+	}
+	return at.UTC(), nil
+}
+
+// parseClose takes an empty body or an empty object.
+func parseClose(body []byte) error {
+	if len(body) == 0 {
+		return nil
+	}
+	_, err := flatObject(body)
+	return err
 }
 
 // parseKey returns the idempotency key, empty when none was sent.
@@ -125,16 +202,17 @@ func parseAmount(members map[string]any) (money.Amount, error) {
 	return amount, nil
 }
 
-func parseCapture(members map[string]any) error {
-	value, sent := members["capture"]
-	capture, ok := value.(bool)
-	if sent && !ok {
-		return malformed("capture is not true or false")
+// parseFlag reads an optional true or false.
+func parseFlag(members map[string]any, name string, otherwise bool) (bool, error) {
+	value, sent := members[name]
+	if !sent {
+		return otherwise, nil
 	}
-	if sent && !capture {
-		return &rejection{http.StatusUnprocessableEntity, "not_supported", "capture must be true: holds are not offered"}
+	flag, ok := value.(bool)
+	if !ok {
+		return false, malformed(name + " is not true or false")
 	}
-	return nil
+	return flag, nil
 }
 
 func visibleText(members map[string]any, name string, limit int) (string, error) {

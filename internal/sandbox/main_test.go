@@ -106,6 +106,15 @@ func (f *fixture) get(path string) got {
 	return f.do(request)
 }
 
+// form sends what a payer presses on a page.
+func (f *fixture) form(path, do string) got {
+	f.t.Helper()
+	request, err := http.NewRequestWithContext(f.ctx, http.MethodPost, f.Base+path, strings.NewReader("do="+do))
+	f.ok(err)
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return f.do(request)
+}
+
 func (f *fixture) do(request *http.Request) got {
 	if request.Header.Get("Authorization") == "" {
 		request.Header.Set("Authorization", "Bearer "+testSecret)

@@ -128,6 +128,22 @@ var methodTests = map[string]func(*fixture){
 			f.t.Errorf("answer %+v, movement %+v", c, m)
 		}
 	},
+	"pm_hold": func(f *fixture) {
+		c := f.want(f.post(f.ctx, "k1", bodyOf("order-1", "pm_hold")), 200).charge(f.t)
+		if c.Status != StatusHeld || c.CapturedAmount != 0 || c.ExpiresAt == nil || c.Acts == nil {
+			f.t.Errorf("answer: %+v", c)
+		}
+		f.moved(0)
+	},
+	"pm_3ds": func(f *fixture) {
+		c := f.want(f.post(f.ctx, "k1", bodyOf("order-1", "pm_3ds")), 200).charge(f.t)
+		if c.Status != StatusActionRequired || c.RedirectURL != f.Base+"/challenge/"+c.ID {
+			f.t.Errorf("answer: %+v", c)
+		}
+		f.moved(0)
+		f.want(f.form("/challenge/"+c.ID, "confirm"), 200)
+		f.moved(1)
+	},
 	"pm_forget_key": func(f *fixture) {
 		for n := 1; n <= 2; n++ {
 			f.want(f.post(f.ctx, "k1", bodyOf("order-1", "pm_forget_key")), 200)
@@ -192,6 +208,5 @@ func TestLaterMethodsAreRefused(t *testing.T) {
 	for _, method := range laterMethods {
 		f.wantCode(f.post(f.ctx, "k1", bodyOf("order-1", method)), 422, "not_supported")
 	}
-	f.wantCode(f.post(f.ctx, "k1", `{"reference":"r","amount":1,"currency":"USD","payment_method":"pm_ok","capture":false}`), 422, "not_supported")
 	f.moved(0)
 }

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"bytes"
 	_ "embed"
 	"html/template"
 	"net/http"
@@ -37,13 +36,7 @@ func (s *Server) getPage(w http.ResponseWriter, _ *http.Request) {
 		rows = append(rows, pageRow{At: m.At.Format(time.RFC3339), Kind: m.Kind, Amount: amount.Decimal(),
 			Currency: m.Currency.String(), Reference: m.Reference, Key: m.IdempotencyKey, ID: m.ID})
 	}
-	var out bytes.Buffer
-	if err := page.Execute(&out, map[string]any{
+	sendPage(w, page, map[string]any{
 		"Rows": rows, "Total": len(all), "Contract": s.book.terms(), "Now": s.clock.now().Format(time.RFC3339),
-	}); err != nil {
-		refuse(w, http.StatusInternalServerError, "internal", "the page could not be made")
-		return
-	}
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	(&reply{status: http.StatusOK, contentType: "text/html; charset=utf-8", body: out.Bytes()}).send(w)
+	})
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -29,8 +30,13 @@ type Rule struct {
 	// Gate names the gate of a hold fault.
 	Gate string `json:"gate,omitempty"`
 	// IdempotencyKey and Reference, when set, must be equal to the request's.
+	// The reference may also be that of the charge or session acted upon.
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 	Reference      string `json:"reference,omitempty"`
+	// Call names the calls that are met, and the questions about what they
+	// made: charge, session, capture, reverse, refund, close, or any. Empty is
+	// charge.
+	Call string `json:"call,omitempty"`
 	// Skip lets so many matching requests pass first.
 	Skip int `json:"skip,omitempty"`
 	// Times is how many requests are met after that; 0 is no limit.
@@ -88,6 +94,9 @@ func (p *plan) arm(next FaultPlan, now time.Time) error {
 			rule.ForMS < 0 || rule.ForMS > int64(maxContractTime/time.Millisecond) {
 			return errors.New("rule " + strconv.Itoa(i) + " has a number out of range")
 		}
+		if !f.meetsCall(rule.Call) {
+			return errors.New("rule " + strconv.Itoa(i) + " names no known call, or one that its fault is not for")
+		}
 		a := &armedRule{Rule: rule, fault: f, play: effect}
 		if rule.ForMS > 0 {
 			a.until = now.Add(time.Duration(rule.ForMS) * time.Millisecond)
@@ -112,26 +121,40 @@ func (p *plan) current() FaultPlan {
 	return now
 }
 
+// meetsCall says whether a rule for the call can have the fault's effect. What
+// is for some calls only is not for any call.
+func (f fault) meetsCall(call string) bool {
+	call = second(callCharge, call)
+	if f.lookup && call == callClose || !slices.Contains(orderedCalls, call) {
+		return false
+	}
+	return f.calls == nil || slices.Contains(f.calls, call)
+}
+
 // meeting is what a rule looks at.
 type meeting struct {
+	call           string
 	lookup         bool
 	kept           bool // the connection has served a request before
 	key, reference string
+	about          string // reference of the charge or session acted upon
 	now            time.Time
 }
 
-// forCharge returns the play of the payment method's element for this call and
+func (m meeting) lane() string { return laneOf(m.call, m.key, m.reference) }
+
+// forOrder returns the play of the payment method's element for this call and
 // of all rules that meet it.
-func (p *plan) forCharge(in chargeInput, m meeting) play {
+func (p *plan) forOrder(o order, m meeting) play {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lane := laneOf(in.key, in.reference)
+	lane := m.lane()
 	if len(p.calls) >= maxCounted {
 		p.calls = map[string]int{}
 	}
 	n := p.calls[lane]
 	p.calls[lane]++
-	return playOf(in.plays, n).and(p.meet(m, n))
+	return playOf(o.plays, n).and(p.meet(m, n))
 }
 
 // forLookup returns the play of all rules that meet a question.
@@ -156,8 +179,9 @@ func (p *plan) meet(m meeting, n int) play {
 func (r *armedRule) meets(m meeting) bool {
 	switch {
 	case r.fault.lookup != m.lookup && !r.fault.both,
+		r.Call != callAny && second(callCharge, r.Call) != m.call,
 		r.IdempotencyKey != "" && r.IdempotencyKey != m.key,
-		r.Reference != "" && r.Reference != m.reference,
+		r.Reference != "" && r.Reference != m.reference && r.Reference != m.about,
 		!r.until.IsZero() && !m.now.Before(r.until),
 		r.play.way == dropKept && !m.kept,
 		r.Times > 0 && r.met >= r.Times:
@@ -174,7 +198,7 @@ func (r *armedRule) meets(m meeting) bool {
 func (p *plan) drawn(i int, r *armedRule, m meeting, n int) bool {
 	if r.Percent > 0 {
 		h := fnv.New64a()
-		for _, part := range []string{strconv.FormatInt(p.seed, 10), strconv.Itoa(i), laneOf(m.key, m.reference), strconv.Itoa(n)} {
+		for _, part := range []string{strconv.FormatInt(p.seed, 10), strconv.Itoa(i), m.lane(), strconv.Itoa(n)} {
 			h.Write([]byte(part + "\x00"))
 		}
 		// The low bits of FNV follow the last bytes too closely.
@@ -186,8 +210,12 @@ func (p *plan) drawn(i int, r *armedRule, m meeting, n int) bool {
 	return true
 }
 
-// laneOf names what repeats have in common: the key, or else the reference.
-func laneOf(key, reference string) string {
+// laneOf names what repeats of a call have in common: the key, or else the
+// reference.
+func laneOf(call, key, reference string) string {
+	if call != callCharge && call != "" {
+		return call + " " + laneOf("", key, reference)
+	}
 	if key != "" {
 		return "key:" + key
 	}

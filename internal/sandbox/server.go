@@ -1,8 +1,8 @@
-// Package sandbox is an acquirer that plays money: charges, lookups, a register that is the truth, and faults on demand.
+// Package sandbox is an acquirer that plays money: charges, acts upon them, hosted pages, a register that is the truth, and faults on demand.
 //
 // Owns its register file, its wire log, its clock, the contract it declares and the faults it was told to play.
 // Never imports anything of the domain: it is the witness against us, and knows only money and the standard library.
-// Read next: charge.go for what happens to a charge, faults.go for the list of faults, docs/sandbox.md for the manual.
+// Read next: order.go for the way of a request, act.go for what happens to a charge, faults.go for the faults, docs/sandbox.md for the manual.
 package sandbox
 
 import (
@@ -97,6 +97,7 @@ func Open(cfg Config) (*Server, error) {
 			return context.WithValue(ctx, connectionKey{}, new(connection))
 		},
 	}
+	books.base = s.URL()
 	for _, due := range books.unsettled() {
 		s.settleLater(due)
 	}
@@ -163,10 +164,40 @@ func (s *Server) begin() bool {
 
 func (s *Server) routes() *http.ServeMux {
 	mux := http.NewServeMux()
+	s.acquirerRoutes(mux)
+	s.observerRoutes(mux)
+	mux.HandleFunc("GET /pay/{id}", s.getPay)
+	mux.HandleFunc("POST /pay/{id}", s.postPay)
+	mux.HandleFunc("GET /challenge/{id}", s.getChallenge)
+	mux.HandleFunc("POST /challenge/{id}", s.postChallenge)
+	// What nobody answers is still on the wire.
+	mux.HandleFunc("/", s.acquirer(func(w http.ResponseWriter, _ *request) {
+		refuse(w, http.StatusNotFound, "no_such_call", "no such call")
+	}))
+	return mux
+}
+
+func (s *Server) acquirerRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("POST /charges", s.acquirer(s.postCharge))
-	mux.HandleFunc("GET /charges", s.acquirer(s.findCharges))
+	mux.HandleFunc("GET /charges", s.acquirer(s.findCharges()))
 	mux.HandleFunc("GET /charges/{id}", s.acquirer(s.getCharge))
+	mux.HandleFunc("POST /charges/{id}/capture", s.acquirer(s.postAct(KindCapture)))
+	mux.HandleFunc("POST /charges/{id}/reverse", s.acquirer(s.postAct(KindReverse)))
+	mux.HandleFunc("POST /charges/{id}/refund", s.acquirer(s.postAct(KindRefund)))
+	mux.HandleFunc("GET /captures", s.acquirer(s.findActs(KindCapture)))
+	mux.HandleFunc("GET /captures/{id}", s.acquirer(s.getAct(KindCapture)))
+	mux.HandleFunc("GET /reversals", s.acquirer(s.findActs(KindReverse)))
+	mux.HandleFunc("GET /reversals/{id}", s.acquirer(s.getAct(KindReverse)))
+	mux.HandleFunc("GET /refunds", s.acquirer(s.findActs(KindRefund)))
+	mux.HandleFunc("GET /refunds/{id}", s.acquirer(s.getAct(KindRefund)))
+	mux.HandleFunc("POST /sessions", s.acquirer(s.postSession))
+	mux.HandleFunc("GET /sessions", s.acquirer(s.findSessions()))
+	mux.HandleFunc("GET /sessions/{id}", s.acquirer(s.getSession))
+	mux.HandleFunc("POST /sessions/{id}/close", s.acquirer(s.postClose))
 	mux.HandleFunc("GET /movements", s.acquirer(s.listMovements))
+}
+
+func (s *Server) observerRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("GET /{$}", s.getPage)
 	mux.HandleFunc("GET /register", s.getRegister)
 	mux.HandleFunc("GET /wire", s.getWire)
@@ -178,11 +209,14 @@ func (s *Server) routes() *http.ServeMux {
 	mux.HandleFunc("PUT /control/clock", s.putClock)
 	mux.HandleFunc("GET /control/waiting", s.getWaiting)
 	mux.HandleFunc("POST /control/release/{gate}", s.postRelease)
-	// What nobody answers is still on the wire.
-	mux.HandleFunc("/", s.acquirer(func(w http.ResponseWriter, _ *request) {
-		refuse(w, http.StatusNotFound, "no_such_call", "no such call")
-	}))
-	return mux
+	mux.HandleFunc("GET /control/charges", s.listCharges)
+	mux.HandleFunc("POST /control/charges", s.handCharge)
+	mux.HandleFunc("POST /control/charges/{id}/{act}", s.handAct)
+	mux.HandleFunc("POST /control/refunds/{id}/fail", s.failRefund)
+	mux.HandleFunc("POST /control/chargebacks", s.openChargeback)
+	mux.HandleFunc("POST /control/chargebacks/{id}/{result}", s.endChargeback)
+	mux.HandleFunc("GET /control/sessions", s.listSessions)
+	mux.HandleFunc("POST /control/sessions/{id}/{what}", s.handSession)
 }
 
 // ServeHTTP answers one request.
