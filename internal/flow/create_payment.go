@@ -236,7 +236,7 @@ func (a *admission) routeOf(c *candidate, i payment.Intent) *problem.Problem {
 			continue
 		}
 		c.route = route{byID[account], adapter}
-		if a.held(c.route) {
+		if a.held(c.route, c.cmd.Flow) {
 			return problem.New(problem.SendsOnHold, "").After(holdHint)
 		}
 		_, _, p := a.prepare(c, i, 1)
@@ -259,11 +259,11 @@ const holdHint = 15 * retryAfter
 
 // held says whether a new payment must wait after a failover: at an acquirer with keys or unique references the same
 // derived key is a replay, unless the lost interval may exceed its cut-off; at the others every send waits (PROTOCOL A8).
-func (a *admission) held(r route) bool {
+func (a *admission) held(r route, flow payment.Flow) bool {
 	if !a.g.Held || r.account.Compared >= a.g.Epoch {
 		return false
 	}
-	c := r.adapter.Contract()
+	c := r.adapter.Contract().For(chargeAction(payment.Payment{Flow: flow}))
 	return !c.Repeatable() || a.g.Now.Sub(a.g.LostFrom) >= c.CutOff()
 }
 

@@ -26,10 +26,13 @@ func (w *writes) start(ctx context.Context, tx Tx) error {
 	if len(w.started) == 0 {
 		return nil
 	}
-	if _, err := tx.InsertOperations(ctx, w.started, 0); err != nil {
+	if fresh, err = tx.InsertOperations(ctx, w.started, 0); err != nil {
 		return err
 	}
 	for n := range w.started {
+		if !fresh[n] {
+			return fmt.Errorf("%s %s was begun before", w.started[n].Kind, w.started[n].Modification)
+		}
 		w.started[n].State, w.started[n].DueAt = operation.AwaitingResult, w.g.Now
 	}
 	_, err = tx.SaveOperations(ctx, w.started, w.f.cfg.Retention)
