@@ -13,6 +13,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/present"
 	"github.com/hapaxpay/hapax/internal/problem"
+	"github.com/hapaxpay/hapax/money"
 )
 
 // Allowed lists the verdicts that fit a reason (PROTOCOL section 14). A verdict to compensate begins an operation with a key
@@ -35,8 +36,8 @@ var Allowed = map[payment.ReviewReason][]string{
 // Consequence says in words what a verdict does.
 var Consequence = map[string]string{
 	VerdictAskAgain:    "the acquirer is asked again from now on; nothing is sent",
-	VerdictPaid:        "the payment becomes paid, with the acquirer's reference that you give; the books show the money",
-	VerdictNotExecuted: "the payment becomes failed; the intent is free for another payment once nothing can arrive any more",
+	VerdictPaid:        "what was asked was done, with the acquirer's reference that you give: the payment becomes paid or authorized, or the change to it succeeded; the books show the money",
+	VerdictNotExecuted: "nothing was done: the payment becomes failed, and the intent is free for another payment once nothing can arrive any more; or the change to it failed, and its amount is free again",
 	VerdictApply:       "the money that was kept aside is credited to the merchant for this order; of money that went back, the merchant bears it",
 	VerdictReturned:    "the books show that the money was given back, or the hold released, at the acquirer by hand",
 	VerdictCompensate:  "the money that was kept aside is given back, or the hold released, by a call to the acquirer with a key of its own",
@@ -162,7 +163,8 @@ func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c
 	// The review under decision is closed by the decision, not by what the decision settles.
 	s.reviews = slices.DeleteFunc(s.reviews, func(other payment.Review) bool { return other.ID == r.ID })
 	one := s.subjects[0]
-	if r.Movement.IsZero() && r.Reason != payment.ReviewContradiction && one.now.Status.Final() && one.now.GateOpen {
+	m, op := one.changeIn(r)
+	if r.Movement.IsZero() && r.Reason != payment.ReviewContradiction && m == nil && one.now.Status.Final() && one.now.GateOpen {
 		return nil, nil // evidence was faster
 	}
 	if one.contract, err = k.f.contractOf(ctx, tx, one.now); err != nil {
@@ -170,18 +172,18 @@ func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c
 	}
 	w := &writes{f: k.f, g: g, intents: s.intents}
 	o := k.observation(c, r)
-	o.Intent, o.Account = one.order.ID, one.now.Account
-	if c.Verdict == VerdictPaid {
-		o.Outcome, o.Reference, o.Amount = acquirer.OutcomeSucceeded, c.Reference, one.now.Amount
-	}
+	said(&o, c, one, m, op)
 	switch c.Verdict {
 	case VerdictAskAgain:
-		w.askAgain(one)
+		w.askAgain(op)
 		o.Effect, o.Why = evidence.Noted, "to be asked again"
 		w.evidence = append(w.evidence, o)
 		return w, nil
 	case VerdictPaid, VerdictNotExecuted:
 		k.f.judge(w, s, one, &o)
+		if m != nil && m.Status.Open() {
+			return nil, nil // what is true of the payment says otherwise
+		}
 		w.collect(one, s)
 		return w, nil
 	case VerdictCompensate:
@@ -200,7 +202,7 @@ func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c
 	}
 	w.endConflict(one, s)
 	if one.now.Status.Open() && len(s.reviews) == 0 {
-		w.askAgain(one) // nothing waits for a person any more: the acquirer is asked on
+		w.askAgain(one.leader) // nothing waits for a person any more: the acquirer is asked on
 	}
 	w.collect(one, s)
 	return w, nil
@@ -303,13 +305,43 @@ func (w *writes) settleMovement(verdict string, m payment.Movement, s ledger.Sub
 }
 
 // askAgain makes an operation in review due now, from the start of the back-off (PROTOCOL section 3).
-func (w *writes) askAgain(one *subject) {
-	if one.leader == nil {
+func (w *writes) askAgain(unfinished *operation.Operation) {
+	if unfinished == nil {
 		return
 	}
-	op := *one.leader
+	op := *unfinished
 	op.State, op.Checks, op.DueAt = operation.AwaitingResult, 0, w.g.Now
 	w.ops = append(w.ops, op)
+}
+
+// changeIn finds what a review is about: a change to the payment, with its unfinished operation, else no change and the
+// operation that makes the payment.
+func (one *subject) changeIn(r payment.Review) (*payment.Modification, *operation.Operation) {
+	for n := range one.ops {
+		if op := &one.ops[n]; op.ID == r.Operation && !op.Modification.IsZero() {
+			return one.modification(op.Modification), op
+		}
+	}
+	return nil, one.leader
+}
+
+// said puts a person's word about what was executed into the words of an acquirer: of the change that is in review, else of
+// the payment.
+func said(o *evidence.Observation, c DecideReviewCommand, one *subject, m *payment.Modification, op *operation.Operation) {
+	o.Intent, o.Account = one.order.ID, one.now.Account
+	amount, done := one.now.Amount, acquirer.OutcomeSucceeded
+	switch {
+	case m == nil && one.now.Capture == payment.CaptureManual:
+		done = acquirer.OutcomeHeld
+	case m != nil:
+		amount, o.About, o.Modification, o.Object, o.OurReference, o.Final = m.Amount, m.Action, m.ID, op.Object, m.AcquirerKey, m.Final
+		if m.Type == payment.Cancel {
+			amount = money.Amount{} // it gives up what was never taken
+		}
+	}
+	if c.Verdict == VerdictPaid {
+		o.Outcome, o.Reference, o.Amount = done, c.Reference, amount
+	}
 }
 
 // endConflict clears the mark when no other open review of the intent is about a conflict, and nothing is being given back

@@ -285,7 +285,7 @@ func (s Situation) reversed(d *Decision, reference string) {
 // reversalRefused ends a cancel that was finally refused, in the state that a fresh lookup proves; while none proves
 // anything, it stays open and is asked about again (PROTOCOL section 4).
 func (s Situation) reversalRefused(d *Decision, o evidence.Observation) {
-	by, ok := s.proven()
+	by, ok := s.proven(o.Source == evidence.FromPerson)
 	if !ok || s.Payment.Status != Canceling {
 		d.Modification = nil
 		d.Events = nil
@@ -301,16 +301,17 @@ func (s Situation) reversalRefused(d *Decision, o evidence.Observation) {
 	s.cancelFailed(d, by, failureOf(o.Reply, "declined"))
 }
 
-// proven gives the cause by which a refused reversal ends.
-func (s Situation) proven() (Cause, bool) {
+// proven gives the cause by which a refused reversal ends. A person has looked at the acquirer, which is as good as a fresh
+// lookup.
+func (s Situation) proven(seen bool) (Cause, bool) {
 	switch {
 	case s.Payment.Captured > 0 && !s.holds():
 		return ReversalTooLate, true
 	case s.Payment.Captured > 0 && s.Payment.Captured == s.Payment.Authorized:
 		return ReversalTooLate, true
-	case s.holds() && s.Fresh == acquirer.OutcomeHeld:
+	case s.holds() && (seen || s.Fresh == acquirer.OutcomeHeld):
 		return ReversalRefused, true
-	case s.Fresh == acquirer.OutcomeRegistered:
+	case s.Fresh == acquirer.OutcomeRegistered, seen && !s.holds() && s.Payment.RedirectURL != "":
 		return ReversalPageOpen, true
 	}
 	return "", false
