@@ -488,4 +488,3 @@ func TestCase027_LimitsOfCaptureAndRefund(t *testing.T) {
 	}
 	l.sound()
 }
-

@@ -111,7 +111,7 @@ func (f *Flow) lockTarget(ctx context.Context, tx Tx, g operation.Guard, o *oper
 		return nil, nil
 	}
 	t.changing = payment.Changing{Payment: t.payment, Conflict: t.intent.Conflict, Modifications: one.mods,
-		Contract: f.contract(t.adapter), Now: g.Now}
+		Movements: s.movements, Contract: f.contract(t.adapter), Now: g.Now}
 	return t, nil
 }
 

@@ -33,8 +33,20 @@ type Changing struct {
 	Payment       Payment
 	Conflict      bool // of the intent
 	Modifications []Modification
+	Movements     []Movement // of the intent
 	Contract      acquirer.Contract
 	Now           time.Time
+}
+
+// refundable is what is left to give back: less what went back beyond that, whether a person has looked at it or not (PROTOCOL X5).
+func (c Changing) refundable() int64 {
+	left := c.Payment.Remaining()
+	for _, m := range c.Movements {
+		if m.Payment == c.Payment.ID && m.Cause == string(ReviewExcess) && m.State != Returned {
+			left -= m.Amount.Minor()
+		}
+	}
+	return left
 }
 
 // OpenChange finds the capture or cancel that is under way; nil: none (PROTOCOL X2).
@@ -109,8 +121,8 @@ func (c Changing) AdmitCancel() (join *Modification, no ChangeRefusal) {
 // AdmitRefund decides whether so much may be given back; nil means all that is left. Its amount is reserved from then on
 // (PROTOCOL X3). While the outcome of a refund is unknown no other one begins: whoever presses again means the same money.
 func (c Changing) AdmitRefund(minor *int64, reversal bool) (amount int64, no ChangeRefusal) {
-	p := c.Payment
-	amount = p.Remaining()
+	p, left := c.Payment, c.refundable()
+	amount = left
 	if minor != nil {
 		amount = *minor
 	}
@@ -120,7 +132,7 @@ func (c Changing) AdmitRefund(minor *int64, reversal bool) (amount int64, no Cha
 		}
 	}
 	switch {
-	case !p.Status.Final(), amount <= 0, amount > p.Remaining():
+	case !p.Status.Final(), amount <= 0, amount > left:
 		return 0, ExceedsRemaining
 	case reversal && amount != p.Captured:
 		return 0, ExceedsRemaining

@@ -152,8 +152,9 @@ func (s Situation) capture(d *Decision, o evidence.Observation) {
 }
 
 // settleKnown ends an open modification whose money turns out to be booked: somebody told it without our reference before.
+// Where that money is kept aside, a person looks first.
 func (s Situation) settleKnown(d *Decision, known Movement) {
-	if m := s.Modification; m != nil && m.Status.Open() {
+	if m := s.Modification; m != nil && m.Status.Open() && known.State != Unapplied {
 		s.release(d, *m)
 		s.succeed(d, known.Reference)
 		d.Effect, d.Why = evidence.Moved, "what was booked before is the "+string(m.Type)+" that was asked for"

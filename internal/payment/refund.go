@@ -302,13 +302,18 @@ func (s Situation) decideDispute(d *Decision, x Dispute, status DisputeStatus, m
 	back.Kind, back.Object, back.Amount, back.State, back.Cause = acquirer.MovementReverse, mv.Reference, x.Amount, Applied, ""
 	d.Book = append(d.Book, back)
 	if x.Aside {
-		d.post(ledger.ExcessBack, back.Reference, back)
+		rule := ledger.ExcessBack
 		for _, m := range s.Movements {
-			if m.Kind == acquirer.MovementChargeback && m.Reference == x.Reference && m.State == Unapplied {
-				m.State, m.Cause = Returned, ""
-				d.Change = append(d.Change, m)
+			if m.Kind != acquirer.MovementChargeback || m.Reference != x.Reference || m.State == Returned {
+				continue
 			}
+			if m.State == Applied { // the merchant bore it, by a decision
+				rule = ledger.ChargebackWon
+			}
+			m.State, m.Cause = Returned, ""
+			d.Change = append(d.Change, m)
 		}
+		d.post(rule, back.Reference, back)
 	} else {
 		d.post(ledger.ChargebackWon, back.Reference, back)
 		d.Payment.Disputed -= x.Amount.Minor()
