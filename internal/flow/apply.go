@@ -86,7 +86,7 @@ func (f *Flow) apply(ctx context.Context, tx Tx, g operation.Guard, truths []tru
 			f.judge(w, s, one, &one.observations[n])
 		}
 		f.judgeEarly(w, s, one)
-		if err := w.compensateByPolicy(ctx, tx, one); err != nil {
+		if err := w.compensateByPolicy(ctx, tx, one, s); err != nil {
 			return err
 		}
 		w.collect(one, s)

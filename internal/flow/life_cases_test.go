@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer/wire"
+	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/operation"
@@ -488,3 +489,5 @@ func TestCase027_LimitsOfCaptureAndRefund(t *testing.T) {
 	}
 	l.sound()
 }
+
+func eventually(t *testing.T, ok func() bool) { t.Helper(); dbtest.Eventually(t, ok) }

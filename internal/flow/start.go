@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/operation"
@@ -91,14 +92,15 @@ func (one *subject) compensating(m payment.Movement) bool {
 }
 
 // compensateByPolicy gives stray money back at once, where the merchant has decided so; a person still sees the review.
-func (w *writes) compensateByPolicy(ctx context.Context, tx Tx, one *subject) error {
+func (w *writes) compensateByPolicy(ctx context.Context, tx Tx, one *subject, s *loaded) error {
 	var strays []payment.Movement
 	for _, d := range one.decisions {
 		if d.Review != payment.ReviewSecondMovement && d.Review != payment.ReviewMoneyAfterRefusal && d.Review != payment.ReviewStrayHold {
 			continue
 		}
-		for _, m := range d.Book {
-			if m.State == payment.Unapplied && m.Kind != acquirer.MovementReverse && !one.compensating(m) {
+		for _, m := range s.movements { // as it is now: its giving back may have been told with it
+			booked := slices.ContainsFunc(d.Book, func(b payment.Movement) bool { return b.ID == m.ID })
+			if booked && m.State == payment.Unapplied && m.Kind != acquirer.MovementReverse && !one.compensating(m) {
 				strays = append(strays, m)
 			}
 		}

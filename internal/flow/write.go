@@ -218,6 +218,14 @@ func (w *writes) resolve(one *subject, s *loaded) {
 			settled++
 		}
 	}
+	for n := range w.reviews { // of money that this transaction booked, and of which it was told that it is back
+		r := &w.reviews[n]
+		booked := slices.ContainsFunc(w.booked, func(m payment.Movement) bool { return m.ID == r.Movement })
+		if booked && w.settled(one, *r) {
+			r.Decision, r.DecidedAt = "settled by evidence", w.g.Now
+			w.closed = append(w.closed, *r)
+		}
+	}
 	for _, d := range one.decisions {
 		settled += len(d.Change)
 	}
