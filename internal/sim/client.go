@@ -28,6 +28,22 @@ type Told struct {
 	Payment id.ID // zero: the answer shows none
 	State   string
 	Altered bool // the request had other parameters than the first one with its key
+	command command
+}
+
+// command is one idempotent command, as it can be sent any number of times.
+type command struct {
+	ref  operation.Ref
+	what string
+	do   func(context.Context, *flow.Flow) (operation.Answer, error)
+	// other has the same key and other parameters; nil: there are none.
+	other func(context.Context, *flow.Flow) (operation.Answer, error)
+}
+
+// altered gives the command with other parameters.
+func (c command) altered() command {
+	c.do, c.what = c.other, c.what+" altered"
+	return c
 }
 
 // refused says that the client was told: no money moved.
@@ -44,18 +60,26 @@ type buyer struct {
 	keys     int
 	intent   id.ID // known after a first step
 	method   string
+	flow     payment.Flow
+	capture  payment.CaptureMethod
+	payment  id.ID  // known after a first answer that shows it
+	state    string // of the payment, as last heard
+	code     string // one-time code, where the shop was given one
 }
 
 // Limits of a client.
 const (
 	maxAsks     = 40
 	maxPayTries = 3
+	maxChanges  = 5
 	clientWait  = 12 * time.Second
 )
 
 func (w *World) openShop() {
 	for n := range w.Config.Orders {
-		b := &buyer{w: w, n: n, merchant: w.merchants[n%len(w.merchants)], order: fmt.Sprintf("order-%d", n), amount: 1000 + int64(n)}
+		b := &buyer{w: w, n: n, merchant: w.merchants[n%len(w.merchants)], order: fmt.Sprintf("order-%d", n), amount: 1000 + int64(n),
+			flow: payment.Direct, capture: payment.CaptureAutomatic}
+		b.mean()
 		b.newKey()
 		w.shopping++
 		w.Scheduler.After(w.Scheduler.Between(0, 20*time.Second), func() {
@@ -68,14 +92,41 @@ func (w *World) openShop() {
 	}
 }
 
+// mean decides how the order is to be paid.
+func (b *buyer) mean() {
+	s, h := b.w.Scheduler, b.w.Config.Habits
+	if s.Odds(h.Manual) {
+		b.capture = payment.CaptureManual
+	}
+	b.method = "pm_ok"
+	switch {
+	case s.Odds(h.Hosted):
+		b.flow, b.method = payment.Hosted, ""
+	case s.Odds(h.Step):
+		b.method = methodStep
+	}
+}
+
 func (b *buyer) newKey() {
 	b.keys++
 	b.key = fmt.Sprintf("key-%d-%d", b.n, b.keys)
-	b.method = "pm_ok"
 }
 
-// shop asks until it knows, as a client should: the same key on every repeat, a new one after a refusal only.
+// shop pays the order, and does afterwards what shops do with payments.
 func (b *buyer) shop() {
+	b.pay()
+	s := b.w.Scheduler
+	for range maxChanges {
+		if b.payment.IsZero() || !s.Odds(b.w.Config.Habits.Change) {
+			return
+		}
+		b.w.clients.Sleep(context.Background(), s.Between(time.Second, 3*time.Hour))
+		b.change()
+	}
+}
+
+// pay asks until it knows, as a client should: the same key on every repeat, a new one after a refusal only.
+func (b *buyer) pay() {
 	s, h := b.w.Scheduler, b.w.Config.Habits
 	tries := 1
 	if s.Odds(h.TwoSteps) {
@@ -83,7 +134,7 @@ func (b *buyer) shop() {
 	}
 	for range maxAsks {
 		b.mischief()
-		t, heard := b.ask(b.payment(), true)
+		t, heard := b.ask(b.payCommand(), false)
 		pause := s.Between(2*time.Second, 15*time.Second)
 		switch {
 		case heard && t.Final && t.Status == 201, heard && (t.Code == problem.AlreadyPaid || t.Code == problem.PaymentConflict || t.Code == problem.IntentExpired):
@@ -102,6 +153,9 @@ func (b *buyer) shop() {
 		if s.Odds(h.LoseKey) {
 			b.newKey()
 		}
+		if !b.payment.IsZero() && s.Odds(h.EarlyChange) {
+			b.change()
+		}
 		if s.Odds(h.LongPause) {
 			pause = s.Between(time.Minute, 3*time.Hour)
 		}
@@ -113,32 +167,40 @@ func (b *buyer) shop() {
 func (b *buyer) mischief() {
 	s, h := b.w.Scheduler, b.w.Config.Habits
 	if s.Odds(h.Twice) { // a library, a balancer or a finger sends it twice
-		b.w.clients.Go(func() { b.ask(b.payment(), false) })
+		again := b.payCommand()
+		b.w.clients.Go(func() { b.ask(again, false) })
 	}
 	if s.Odds(h.OtherParameters) {
-		c := b.payment()
-		c.Method = "pm_other"
-		b.w.clients.Go(func() { b.ask(c, false) })
+		c := b.payCommand().altered()
+		b.w.clients.Go(func() { b.ask(c, true) })
 	}
 	if s.Odds(h.Amend) {
 		b.makeIntent(b.amount + 7)
 	}
 }
 
-// payment is the command as the client means it.
-func (b *buyer) payment() flow.CreatePaymentCommand {
-	c := flow.CreatePaymentCommand{Merchant: b.merchant, Key: b.key, RequestID: b.request(), Method: b.method, Flow: payment.Direct}
+// payCommand is the command as the client means it.
+func (b *buyer) payCommand() command {
+	c := flow.CreatePaymentCommand{Merchant: b.merchant, Key: b.key, RequestID: b.request(), Method: b.method, Flow: b.flow}
+	if b.flow == payment.Hosted {
+		back := "https://shop.example/back"
+		c.ReturnURL = &back
+	}
 	if b.intent.IsZero() {
 		c.Inline = b.fields(b.amount)
 	} else {
 		c.IntentID = b.intent
 	}
-	return c
+	other := c
+	other.Method = "pm_other"
+	return command{ref: operation.Ref{Merchant: c.Merchant, Kind: operation.CreatePayment, Key: c.Key}, what: "pay",
+		do:    func(ctx context.Context, f *flow.Flow) (operation.Answer, error) { return f.CreatePayment(ctx, c) },
+		other: func(ctx context.Context, f *flow.Flow) (operation.Answer, error) { return f.CreatePayment(ctx, other) }}
 }
 
 func (b *buyer) fields(amount int64) *flow.IntentFields {
-	order := b.order
-	return &flow.IntentFields{Amount: money.Must(amount, "EUR"), ClientReference: &order}
+	order, capture := b.order, b.capture
+	return &flow.IntentFields{Amount: money.Must(amount, "EUR"), ClientReference: &order, Capture: &capture}
 }
 
 func (b *buyer) request() string {
@@ -157,18 +219,19 @@ func (b *buyer) makeIntent(amount int64) {
 	}
 }
 
-// ask sends one request to pay; heard says whether its answer came back.
-func (b *buyer) ask(c flow.CreatePaymentCommand, proper bool) (t Told, heard bool) {
-	s := b.w.Scheduler
-	s.Note("asks", c.Key, c.Method)
-	ref := operation.Ref{Merchant: c.Merchant, Kind: operation.CreatePayment, Key: c.Key}
+// ask sends one request; heard says whether its answer came back.
+func (b *buyer) ask(c command, altered bool) (t Told, heard bool) {
+	b.w.Scheduler.Note("asks", c.what, c.ref.Key)
 	_, _, heard = b.post(func(ctx context.Context, f *flow.Flow) (operation.Answer, error) {
-		a, err := f.CreatePayment(ctx, c)
-		t = b.w.tell(ref, a, err)
-		t.Altered = c.Method != b.method || !proper && c.Method == "pm_other"
+		a, err := c.do(ctx, f)
+		t = b.w.tell(c.ref, a, err)
+		t.Altered, t.command = altered, c
 		b.w.Told = append(b.w.Told, t)
 		return a, err
 	})
+	if heard && !altered && !t.Payment.IsZero() {
+		b.payment, b.state = t.Payment, t.State
+	}
 	return t, heard
 }
 
@@ -212,6 +275,8 @@ func (w *World) tell(ref operation.Ref, a operation.Answer, err error) Told {
 	switch {
 	case errors.As(err, &p):
 		t = Told{Ref: ref, Status: p.Row().Status, Code: p.Code, Retry: p.RetryAfter}
+	case ref.Kind == checks && (errors.Is(err, operation.ErrNothingDone) || errors.Is(err, operation.ErrCommitUnknown)):
+		t.Status = 503 // the database is away: whoever asked asks again
 	case err != nil:
 		w.Faults = append(w.Faults, "answer to "+ref.Key+": "+err.Error())
 	}

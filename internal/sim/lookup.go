@@ -110,17 +110,44 @@ func (a *Acquirer) Taken(reference string) (moved []Movement) {
 func (a *Acquirer) Net(reference string) map[string]int64 {
 	net := map[string]int64{}
 	for _, m := range a.Register {
-		switch {
-		case m.Under != reference || m.Held:
-		case m.Kind == acquirer.MovementCharge, m.Kind == acquirer.MovementCapture:
-			net[m.Charge] += m.Amount
-		case m.Kind != acquirer.MovementReverse, m.Undoes == m.Charge:
-			net[m.Charge] -= m.Amount
-		default: // a refund that failed, or a chargeback that was won
-			net[m.Charge] += m.Amount
+		if m.Under == reference {
+			net[m.Charge] += m.sign() * m.Amount
 		}
 	}
 	return net
+}
+
+// sign is 1 where money came to the merchant, -1 where it went back, 0 where none moved.
+func (m Movement) sign() int64 {
+	switch {
+	case m.Held:
+		return 0
+	case m.Kind == acquirer.MovementCharge, m.Kind == acquirer.MovementCapture:
+		return 1
+	case m.Kind != acquirer.MovementReverse, m.Undoes == m.Charge:
+		return -1
+	}
+	return 1 // a refund that failed, or a chargeback that was won
+}
+
+// Done is the act under a key that was carried out and stands; nil: none.
+func (a *Acquirer) Done(key string) *act {
+	for _, t := range a.acts {
+		if t.reference == key && t.status == "succeeded" {
+			return t
+		}
+	}
+	return nil
+}
+
+// held says whether a charge under the reference ever held funds.
+func (a *Acquirer) held(reference string) bool {
+	for _, c := range a.charges {
+		if c.reference == reference && c.hold && c.expires > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // amountOf gives the amount of a movement.

@@ -44,7 +44,8 @@ func (p *pod) boot() {
 		w.misfortune(ctx, point)
 		return nil
 	})
-	p.flow = flow.New(flow.Config{Environment: "sim", PayBefore: payBefore, Retention: w.Config.Engine.Retention}, w.Config.Engine,
+	p.flow = flow.New(flow.Config{Environment: "sim", PayBefore: payBefore, Retention: w.Config.Engine.Retention, CodeSecret: []byte("sim")},
+		w.Config.Engine,
 		w.Store, p, p.replica, faults, w)
 	swept := sweep.New(sweep.Config{Lease: w.Config.Engine.Lease, Every: w.Config.Sweep}, w.Store, p.replica, p.flow.Engine(), p.flow, w.Store, w.failed)
 	r := p.replica

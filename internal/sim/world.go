@@ -27,6 +27,12 @@ type Hazards struct {
 // Habits are what clients do, in chances of 1000.
 type Habits struct {
 	Twice, LoseKey, LeaveEarly, OtherParameters, Amend, TwoSteps, NewTry, LongPause int
+
+	Hosted, Manual, Step int // how an order is paid: on a page, held first, with a payer's step
+	Change, EarlyChange  int // capture, cancel, refund, check: after the answer, and before it
+	WrongCode            int
+	// CancelCode and Compensate are the odds of a merchant's policies.
+	CancelCode, Compensate int
 }
 
 // Config of a world. Swarm makes one from a seed.
@@ -50,8 +56,9 @@ type Config struct {
 
 // Limits of a world.
 const (
-	quietTime = 12 * 24 * time.Hour // after the trouble, until everything must have come to an end
-	maxSteps  = 2_000_000           // a world that needs more is a defect of its own
+	lastChecks = 2                   // the second one sees what the first one led to
+	quietTime  = 12 * 24 * time.Hour // after the trouble, until everything must have come to an end
+	maxSteps   = 2_000_000           // a world that needs more is a defect of its own
 )
 
 // World is one history: replicas with the real flows and sweep, a database, acquirers, clients.
@@ -91,7 +98,11 @@ func NewWorld(c Config) (*World, error) {
 		if err := w.Store.AddAccount(row); err != nil {
 			return nil, err
 		}
-		s.Note("merchant", strconv.Itoa(n), terms.Name)
+		p := flow.Policy{Merchant: merchant, CancelCode: s.Odds(c.Habits.CancelCode), AutoCompensate: s.Odds(c.Habits.Compensate)}
+		if err := w.Store.SetPolicy(p); err != nil {
+			return nil, err
+		}
+		s.Note("merchant", strconv.Itoa(n), terms.Name, string(terms.Settings()), fmt.Sprintf("%+v", p))
 	}
 	for n := range c.Replicas {
 		p := &pod{w: w, name: "replica" + strconv.Itoa(n)}
@@ -113,7 +124,12 @@ func (w *World) Run() (wrong []string) {
 		}
 	}()
 	w.Scheduler.After(w.Config.Trouble, w.calm)
-	w.Scheduler.Run(w.Config.Trouble+quietTime, func() bool { return w.Scheduler.Steps > maxSteps || w.settled() })
+	stop := func() bool { return w.Scheduler.Steps > maxSteps || w.settled() }
+	w.Scheduler.Run(w.Config.Trouble+quietTime, stop)
+	for range lastChecks {
+		w.checkAll()
+		w.Scheduler.Run(w.Scheduler.now+quietTime, stop)
+	}
 	wrong = w.verdict()
 	if w.Config.Late && len(wrong) == 0 {
 		wrong = w.lateRepeats()
@@ -143,7 +159,7 @@ func (w *World) settled() bool {
 		return false
 	}
 	for _, k := range w.Store.operations.order {
-		if o := w.Store.operations.rows[k]; o.State != operation.Completed && !w.withPerson(o) {
+		if o := w.Store.operations.rows[k]; o.State != operation.Completed && !w.withPerson(o) && !w.openReview(o.Payment) {
 			return false
 		}
 	}
@@ -151,6 +167,11 @@ func (w *World) settled() bool {
 		p := w.Store.payments.rows[k]
 		unfinished := !p.Status.Final() || p.Status.Refusal() && !p.GateOpen && !p.Conflict
 		if unfinished && !w.openReview(p.ID) {
+			return false
+		}
+	}
+	for _, k := range w.Store.modifications.order {
+		if m := w.Store.modifications.rows[k]; m.Status.Open() && !w.openReview(m.Payment) {
 			return false
 		}
 	}
@@ -248,6 +269,9 @@ func (w *World) dump() {
 	w.Store.intents.each(func(i payment.Intent) bool { note("intent", i); return true })
 	w.Store.payments.each(func(p payment.Payment) bool { note("payment", p); return true })
 	w.Store.operations.each(func(o operation.Operation) bool { note("operation", o); return true })
+	w.Store.modifications.each(func(m payment.Modification) bool { note("modification", m); return true })
+	w.Store.disputes.each(func(d payment.Dispute) bool { note("dispute", d); return true })
+	w.Store.codes.each(func(c payment.CancelCode) bool { note("code", c); return true })
 	w.Store.movements.each(func(m payment.Movement) bool { note("movement", m); return true })
 	w.Store.reviews.each(func(r payment.Review) bool { note("review", r); return true })
 	for _, k := range w.Store.entries.order {
