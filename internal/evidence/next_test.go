@@ -55,7 +55,7 @@ type moment struct {
 
 func (m moment) asked() evidence.Asked {
 	reply := acquirer.Reply{Outcome: m.outcome}
-	if m.outcome == acquirer.OutcomeSucceeded {
+	if m.outcome == acquirer.OutcomeSucceeded || m.outcome == acquirer.OutcomeHeld {
 		reply.Amount, reply.Reference = asked, "ch_1"
 	}
 	now := firstPermit.Add(m.age)
@@ -73,9 +73,11 @@ const (
 var saysWhatItIs = []moment{
 	{name: "succeeded", contract: profile(), outcome: found, age: 1, since: 1, want: rec},
 	{name: "declined", contract: profile(neither, noLookup), outcome: acquirer.OutcomeDeclined, age: 9 * cutOff, since: 9 * cutOff, want: rec},
-	{name: "held, which was not asked for", contract: profile(), outcome: acquirer.OutcomeHeld, age: process, since: 1, want: wait},
-	{name: "held, for too long", contract: profile(), outcome: acquirer.OutcomeHeld, age: process + tick, since: 1, want: person, review: "processing_too_long"},
-	{name: "registered, which was not asked for", contract: profile(), outcome: acquirer.OutcomeRegistered, age: 1, since: 1, want: wait},
+	{name: "held", contract: profile(), outcome: acquirer.OutcomeHeld, age: process + tick, since: 1, want: rec},
+	{name: "over", contract: profile(), outcome: acquirer.OutcomeClosed, age: process + tick, since: 1, want: rec},
+	{name: "the payer's step", contract: profile(), outcome: acquirer.OutcomeRegistered, age: 1, since: 1, want: wait},
+	{name: "the payer's step, for its whole life", contract: profile(), outcome: acquirer.OutcomeRegistered, age: acquirer.DefaultSessionLife + process + lag, since: 1, want: wait},
+	{name: "the payer's step, open for too long", contract: profile(), outcome: acquirer.OutcomeRegistered, age: acquirer.DefaultSessionLife + process + lag + tick, since: 1, want: person, review: "processing_too_long"},
 	{name: "processing", contract: profile(), outcome: busy, age: process - tick, since: 1, want: wait},
 	{name: "processing, exactly the longest time", contract: profile(), outcome: busy, age: process, since: 1, want: wait},
 	{name: "processing for too long", contract: profile(), outcome: busy, age: process + tick, since: 1, want: person, review: "processing_too_long"},

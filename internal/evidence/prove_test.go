@@ -78,15 +78,14 @@ func (p proof) fits(in input) bool {
 }
 
 // none is a value that no outcome has: it is read in the strictest way.
-const none = acquirer.OutcomeKeyReused + 1
+const none = acquirer.OutcomeClosed + 1
 
 var (
 	succeeded, declined = acquirer.OutcomeSucceeded, acquirer.OutcomeDeclined
 	rejected, notSent   = acquirer.OutcomeRejected, acquirer.OutcomeNotSent
 	// silent outcomes leave room for an inference; what a said outcome contradicts cannot be inferred beside it.
 	silent = []acquirer.Outcome{acquirer.OutcomeUnknown, acquirer.OutcomeNotFound}
-	others = []acquirer.Outcome{acquirer.OutcomeHeld, acquirer.OutcomeRegistered, acquirer.OutcomePending,
-		acquirer.OutcomeDuplicate, acquirer.OutcomeKeyReused, none}
+	others = []acquirer.Outcome{acquirer.OutcomePending, acquirer.OutcomeDuplicate, acquirer.OutcomeKeyReused, none}
 )
 
 type table []proof
@@ -118,6 +117,12 @@ func proofs() table {
 	for _, other := range []said{otherAmount, otherCurrency, otherReference} {
 		t.row("success, but not as asked", evidence.DoneOtherwise, only(succeeded), saying(other))
 	}
+	t.row("held, with our reference, amount and currency equal", evidence.FundsHeld, only(acquirer.OutcomeHeld), saying(asAsked))
+	for _, other := range []said{otherAmount, otherCurrency, otherReference} {
+		t.row("held, but not as asked", evidence.HeldOtherwise, only(acquirer.OutcomeHeld), saying(other))
+	}
+	t.row("the payer has a step to do", evidence.PageOpen, only(acquirer.OutcomeRegistered))
+	t.row("the charge or page is over", evidence.Over, only(acquirer.OutcomeClosed))
 	t.row("refusal, final and remembered", evidence.Declined, only(declined), remembers(yes))
 	t.row("refusal, final, told to the owner", evidence.Declined, only(declined), owner(yes))
 	t.row("refusal that is not remembered, brought by a stale owner", evidence.StaleInference, only(declined), remembers(no), owner(no))
@@ -143,6 +148,8 @@ func proofs() table {
 	unproven(only(notSent), infersNoGiveUp, notLeft(0))
 	unproven(only(succeeded), infersNoGiveUp, saying(noAmount))
 	unproven(only(succeeded), infersNoGiveUp, saying(belowZero))
+	unproven(only(acquirer.OutcomeHeld), infersNoGiveUp, saying(noAmount))
+	unproven(only(acquirer.OutcomeHeld), infersNoGiveUp, saying(belowZero))
 	unproven(silent, infersNothing)
 	unproven(others, infersNoGiveUp)
 	return t

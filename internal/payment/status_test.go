@@ -49,7 +49,6 @@ var protocolTable = []payment.Transition{
 	{From: "canceling", By: "reversal finally refused, hold stands", To: "authorized"},
 	{From: "canceling", By: "reversal finally refused, money taken", To: "paid"},
 	{From: "canceling", By: "reversal finally refused, session open", To: "registered"},
-	{From: "canceling", By: "reversal finally refused, nothing proven", To: "unknown"},
 }
 
 func TestTableIsTheProtocols(t *testing.T) {
