@@ -14,6 +14,16 @@ SELECT merchant_id, NULL::uuid, NULL::uuid, tx_key || ', line ' || line
 SELECT merchant_id, intent_id, id, captured_amount || ' of ' || amount || ' ' || currency FROM payment WHERE captured_amount > amount`},
 		{"more refunded than captured", `
 SELECT merchant_id, intent_id, id, refunded_amount || ' of ' || captured_amount || ' ' || currency FROM payment WHERE refunded_amount > captured_amount`},
+		{"more captured than held", `
+SELECT merchant_id, intent_id, id, captured_amount || ' and ' || capturing_amount || ' of ' || authorized_amount || ' ' || currency
+  FROM payment WHERE authorized_amount > 0 AND captured_amount + capturing_amount > authorized_amount`},
+		{"more given back, in flight and disputed than captured", `
+SELECT merchant_id, intent_id, id, refunded_amount || ', ' || refunding_amount || ' and ' || disputed_amount || ' of ' || captured_amount || ' ' || currency
+  FROM payment WHERE refunded_amount + refunding_amount + disputed_amount > captured_amount`},
+		{"reserved for another sum than the open changes", `
+SELECT p.merchant_id, p.intent_id, p.id, 'refunding ' || p.refunding_amount || ', open ' || coalesce(sum(m.amount), 0) || ' ' || p.currency
+  FROM payment p LEFT JOIN modification m ON m.merchant_id = p.merchant_id AND m.payment_id = p.id AND m.type = 'refund' AND m.status IN ('pending', 'unknown')
+ WHERE p.captured_amount > 0 GROUP BY p.merchant_id, p.id HAVING coalesce(sum(m.amount), 0) <> p.refunding_amount`},
 	}},
 	{id: "I-10", statement: "every event is delivered at least once, in order within its intent, with one id and one set of bytes (delivery is not stored yet; asked is that the order has no gap)", checks: []check{
 		{"a gap in the order of an intent's events", `
@@ -34,6 +44,11 @@ SELECT merchant_id, NULL::uuid, NULL::uuid, kind || ' ' || reference
 SELECT merchant_id, NULL::uuid, NULL::uuid, event_key FROM event GROUP BY merchant_id, event_key HAVING count(*) > 1`},
 		{"one command made two payments", `
 SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM payment GROUP BY merchant_id, kind, idempotency_key HAVING count(*) > 1`},
+		{"one command made two changes", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM modification GROUP BY merchant_id, kind, idempotency_key HAVING count(*) > 1`},
+		{"one movement given back twice by us", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM modification
+ WHERE movement_id IS NOT NULL AND status <> 'failed' GROUP BY merchant_id, movement_id HAVING count(*) > 1`},
 		{"one command made two versions of intents", `
 SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(intent_id || ' version ' || version, ', ')
   FROM payment_intent_version GROUP BY merchant_id, kind, idempotency_key HAVING count(*) > 1`},
@@ -54,6 +69,7 @@ SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM deci
 SELECT m.merchant_id, m.intent_id, m.payment_id, m.amount || ' ' || m.currency || ', reference ' || m.reference
   FROM movement m
  WHERE m.state = 'unapplied' AND NOT EXISTS (SELECT FROM review r
-       WHERE r.merchant_id = m.merchant_id AND r.movement_id = m.id AND r.decided_at IS NULL)`},
+       WHERE r.merchant_id = m.merchant_id AND r.movement_id = m.id AND r.decided_at IS NULL)
+   AND NOT EXISTS (SELECT FROM modification c WHERE c.merchant_id = m.merchant_id AND c.movement_id = m.id AND c.status IN ('pending', 'unknown'))`},
 		}},
 }

@@ -86,7 +86,7 @@ var breaks = []breakage{
 	{want: "I-8", name: "a key twice", do: all(sql(`ALTER TABLE ledger_entry DROP CONSTRAINT ledger_entry_pkey`),
 		sql(`INSERT INTO ledger_entry (merchant_id, tx_key, line, id, account, amount, currency)
 		VALUES ($1, 'x', 1, $2, 'fees', 5, 'KWD'), ($1, 'x', 1, $2, 'costs', -5, 'KWD')`, u(one), u(400)))},
-	{want: "I-9", name: "more refunded than captured", do: all(sql(`ALTER TABLE payment DROP CONSTRAINT payment_refunded`),
+	{want: "I-9", name: "more refunded than captured", do: all(sql(`ALTER TABLE payment DROP CONSTRAINT payment_given_back`),
 		sql(`UPDATE payment SET refunded_amount = 18601 WHERE id = $1`, u(101)))},
 	{want: "I-9", name: "more captured than asked", do: all(sql(`ALTER TABLE payment DROP CONSTRAINT payment_captured`),
 		sql(`UPDATE payment SET captured_amount = 18601 WHERE id = $1`, u(131)))},

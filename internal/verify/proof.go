@@ -5,6 +5,7 @@ const provesNotExecuted = `coalesce(
        v.outcome = 'rejected' AND v.code IS NOT NULL AND coalesce(o.sends - o.unsent = 1, true)
     OR v.outcome = 'not_sent' AND coalesce(o.sends = o.unsent, true)
     OR v.outcome = 'not_found' AND v.inference = 'not_executed' AND coalesce(v.asked_at >= o.last_permit_at, true)
+    OR v.outcome = 'declined' -- the payer's step ended in a refusal
     OR v.source = 'person' AND v.inference = 'not_executed', false)`
 
 var proofInvariants = []invariant{
@@ -14,11 +15,11 @@ var proofInvariants = []invariant{
 SELECT v.merchant_id, v.intent_id, v.payment_id, v.outcome || ' by ' || v.source || ' with fence ' || v.fence || ' after fence ' || h.fence || ' was given'
   FROM history h JOIN evidence v ON v.merchant_id = h.merchant_id AND v.intent_id = h.intent_id AND v.operation_id = h.operation_id
  WHERE h.what = 'taken_over' AND v.fence < h.fence AND v.created_at > h.created_at
-   AND v.source IN ('call', 'lookup') AND v.effect = 'moved' AND v.outcome NOT IN ('succeeded', 'held', 'registered', 'declined')`},
+   AND v.source IN ('call', 'lookup') AND v.effect = 'moved' AND v.outcome NOT IN ('succeeded', 'held', 'registered', 'declined', 'closed')`},
 		{"money that the acquirer reported and nobody booked", `
 SELECT v.merchant_id, v.intent_id, v.payment_id, v.effect || ': ' || coalesce(v.reference, 'no reference') || ' by ' || v.source
   FROM evidence v
- WHERE v.outcome = 'succeeded'
+ WHERE v.outcome = 'succeeded' AND v.about NOT IN ('reverse', 'close') AND v.effect <> 'early'
    AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = v.merchant_id AND m.account_id = v.account_id
                       AND (m.reference = v.reference OR v.reference IS NULL AND m.reference LIKE 'key:%' AND m.payment_id = v.payment_id))`},
 	}},
@@ -26,7 +27,7 @@ SELECT v.merchant_id, v.intent_id, v.payment_id, v.effect || ': ' || coalesce(v.
 		{"moved without evidence", `
 SELECT p.merchant_id, p.intent_id, p.id, 'status ' || p.status
   FROM payment p
- WHERE p.status <> 'pending' AND NOT EXISTS (SELECT FROM evidence v
+ WHERE p.status NOT IN ('pending', 'canceling') AND NOT EXISTS (SELECT FROM evidence v
        WHERE v.merchant_id = p.merchant_id AND v.intent_id = p.intent_id AND v.payment_id = p.id AND v.effect = 'moved')`},
 		{"paid without the acquirer saying so", `
 SELECT p.merchant_id, p.intent_id, p.id, NULL
@@ -34,23 +35,35 @@ SELECT p.merchant_id, p.intent_id, p.id, NULL
  WHERE p.status = 'paid'
    AND EXISTS (SELECT FROM evidence v WHERE v.merchant_id = p.merchant_id AND v.intent_id = p.intent_id AND v.payment_id = p.id AND v.effect = 'moved')
    AND NOT EXISTS (SELECT FROM evidence v WHERE v.merchant_id = p.merchant_id AND v.intent_id = p.intent_id AND v.payment_id = p.id
-                      AND v.effect = 'moved' AND v.outcome = 'succeeded')`},
+                      AND v.effect IN ('moved', 'booked') AND v.outcome = 'succeeded')`},
 		{"paid under a reference of which no money was booked", `
 SELECT p.merchant_id, p.intent_id, p.id, coalesce(p.acquirer_reference, 'no reference')
   FROM payment p
  WHERE p.status = 'paid' AND NOT EXISTS (SELECT FROM movement m
        WHERE m.merchant_id = p.merchant_id AND m.intent_id = p.intent_id AND m.payment_id = p.id AND m.state = 'applied'
-         AND m.reference = coalesce(p.acquirer_reference, 'key:' || p.acquirer_key))`},
+         AND coalesce(m.object, m.reference) = coalesce(p.acquirer_reference, 'key:' || p.acquirer_key))`},
+		{"held without a hold of the acquirer", `
+SELECT p.merchant_id, p.intent_id, p.id, p.authorized_amount || ' ' || p.currency
+  FROM payment p
+ WHERE p.authorized_amount > 0 AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = p.merchant_id AND m.payment_id = p.id
+       AND m.kind = 'hold' AND m.amount = p.authorized_amount AND m.currency = p.currency)`},
+		{"refunded or disputed with another sum than went back", `
+SELECT p.merchant_id, p.intent_id, p.id, 'refunded ' || p.refunded_amount || ', went back ' || coalesce(sum(q.refunded), 0)
+       || '; disputed ' || p.disputed_amount || ', taken back ' || coalesce(sum(q.disputed), 0) || ' ' || p.currency
+  FROM payment p LEFT JOIN ` + posted + ` q ON q.merchant_id = p.merchant_id AND q.payment_id = p.id
+ WHERE p.captured_amount > 0
+ GROUP BY p.merchant_id, p.id
+HAVING coalesce(sum(q.refunded), 0) <> p.refunded_amount OR coalesce(sum(q.disputed), 0) <> p.disputed_amount`},
 		{"paid with another sum or currency than was applied", `
 SELECT p.merchant_id, p.intent_id, p.id, 'captured ' || p.captured_amount || ' ' || p.currency || ', applied ' || sum(m.amount) || ' ' || min(m.currency)
   FROM payment p JOIN movement m ON m.merchant_id = p.merchant_id AND m.intent_id = p.intent_id AND m.payment_id = p.id
    AND m.state = 'applied' AND m.kind IN ('charge', 'capture')
- WHERE p.status = 'paid'
+ WHERE p.status IN ('paid', 'authorized')
  GROUP BY p.merchant_id, p.id HAVING sum(m.amount) <> p.captured_amount OR bool_or(m.currency <> p.currency)`},
 		{"paid with less than was asked, and no person decided it", `
 SELECT p.merchant_id, p.intent_id, p.id, 'asked ' || p.amount || ', captured ' || p.captured_amount || ' ' || p.currency
   FROM payment p
- WHERE p.status = 'paid' AND p.captured_amount <> p.amount AND NOT EXISTS (SELECT FROM evidence v
+ WHERE p.status = 'paid' AND p.authorized_amount = 0 AND p.captured_amount <> p.amount AND NOT EXISTS (SELECT FROM evidence v
        WHERE v.merchant_id = p.merchant_id AND v.intent_id = p.intent_id AND v.payment_id = p.id AND v.source = 'person')`},
 	}},
 	{id: "I-16", statement: "every failed rests on a listed rejection of the only send, or no byte of any send, or a final \"not found\" after lag and flight, or a session that the acquirer ended; every declined on an acquirer's refusal; else a conflict is open", checks: []check{
@@ -59,7 +72,7 @@ SELECT p.merchant_id, p.intent_id, p.id, coalesce(p.failure_code, '') || ': ' ||
        || coalesce('; ' || max(o.sends) || ' permits, ' || max(o.unsent) || ' of them unused', '')
   FROM payment p
   JOIN evidence v ON v.merchant_id = p.merchant_id AND v.intent_id = p.intent_id AND v.payment_id = p.id AND v.effect = 'moved'
-  LEFT JOIN operation o ON o.merchant_id = p.merchant_id AND o.payment_id = p.id AND o.sends > 0
+  LEFT JOIN operation o ON o.merchant_id = p.merchant_id AND o.payment_id = p.id AND o.sends > 0 AND o.kind = 'create_payment'
  WHERE p.status = 'failed' AND NOT p.conflict
  GROUP BY p.merchant_id, p.id
 HAVING NOT bool_or(` + provesNotExecuted + `)`},
@@ -78,6 +91,6 @@ SELECT merchant_id, intent_id, payment_id, outcome || ' by ' || source
 		{"an outcome that the protocol does not know", `
 SELECT merchant_id, intent_id, payment_id, outcome
   FROM evidence WHERE outcome NOT IN ('unknown', 'not_sent', 'succeeded', 'held', 'registered', 'declined', 'rejected', 'pending',
-                                      'not_found', 'duplicate', 'key_reused')`},
+                                      'not_found', 'duplicate', 'key_reused', 'closed')`},
 	}},
 }

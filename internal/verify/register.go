@@ -31,6 +31,10 @@ type witness struct {
 // movement is one line of GET /register.
 type movement struct {
 	Charge    string    `json:"charge"`
+	OfCharge  string    `json:"charge_reference"` // of that charge
+	Object    string    `json:"object"`           // charge or act that moved it
+	Undoes    string    `json:"of"`               // of a reverse
+	Held      bool      `json:"held"`             // a reverse that released a hold: no money moved
 	Reference string    `json:"reference"`
 	Key       string    `json:"idempotency_key"`
 	Kind      string    `json:"kind"`
@@ -39,12 +43,36 @@ type movement struct {
 	At        time.Time `json:"at"`
 }
 
-// name is our acquirer key as the acquirer knows it: sent as key and as reference.
+// name is our acquirer key of the charge, as the acquirer knows it: sent as key and as reference.
 func (m movement) name() string {
+	if m.OfCharge != "" {
+		return m.OfCharge
+	}
 	if m.Key != "" {
 		return m.Key
 	}
 	return m.Reference
+}
+
+// object is what moved it: an act has an id of its own.
+func (m movement) object() string {
+	if m.Object != "" {
+		return m.Object
+	}
+	return m.Charge
+}
+
+// taken is what the line took from the payer, below zero what it gave back: a reverse undoes what it names.
+func (m movement) taken() int64 {
+	switch {
+	case m.Held:
+		return 0
+	case m.Kind == "charge", m.Kind == "capture":
+		return m.Amount
+	case m.Kind == "reverse" && m.Undoes != "" && m.Undoes != m.Charge:
+		return m.Amount // a refund or a chargeback came back
+	}
+	return -m.Amount
 }
 
 // request is one line of GET /wire.
@@ -158,11 +186,7 @@ func twice(ctx context.Context, pool *pgxpool.Pool, w *witness) ([]Row, error) {
 			net[s] = map[string]int64{}
 			order = append(order, s)
 		}
-		if m.Kind == "charge" || m.Kind == "capture" {
-			net[s][m.Charge] += m.Amount
-		} else {
-			net[s][m.Charge] -= m.Amount
-		}
+		net[s][m.Charge] += m.taken()
 	}
 	var rows []Row
 	for _, s := range order {
@@ -192,25 +216,34 @@ func names(movements []movement) []string {
 // that is open is asked about, and so is one that was refused while its gate is closed; and while the database is on
 // hold, the lost interval is still being compared (PROTOCOL A8).
 const unmatchedSQL = `
-SELECT p.merchant_id, p.intent_id, p.id, m.id IS NOT NULL, s.kind || ' ' || s.charge || ' of ' || s.amount || ' ' || s.currency || ' under ' || s.key
+SELECT p.merchant_id, p.intent_id, p.id, m.id IS NOT NULL, s.kind || ' ' || s.object || ' of ' || s.amount || ' ' || s.currency || ' under ' || s.key
        || coalesce(', booked ' || m.amount || ' ' || m.currency, '')
-  FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[]) AS s(charge, key, kind, amount, currency)
-  LEFT JOIN movement m ON m.reference = s.charge AND m.kind = s.kind
+  FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[]) AS s(object, undoes, key, kind, amount, currency)
+  LEFT JOIN movement m ON m.kind = s.kind AND m.reference IN (s.object, s.undoes)
   LEFT JOIN payment p ON p.acquirer_key = s.key
  WHERE m.id IS NULL AND NOT coalesce(p.refused_at IS NULL AND p.status <> 'paid' OR p.refused_at IS NOT NULL AND NOT p.gate_open, false)
+       AND NOT EXISTS (SELECT FROM modification c WHERE c.merchant_id = p.merchant_id AND c.payment_id = p.id AND c.status IN ('pending', 'unknown'))
+       AND NOT EXISTS (SELECT FROM evidence v WHERE v.merchant_id = p.merchant_id AND v.payment_id = p.id AND v.effect = 'early' AND v.reference = s.object)
        AND NOT EXISTS (SELECT FROM database_epoch e WHERE e.held)
     OR m.id IS NOT NULL AND (m.amount <> s.amount OR m.currency <> s.currency)
- ORDER BY s.charge, s.kind LIMIT $6`
+ ORDER BY s.object, s.kind LIMIT $7`
 
 // unmatched finds movements of the register that nothing of ours accounts for (I-14).
 func unmatched(ctx context.Context, pool *pgxpool.Pool, w *witness) ([]Row, error) {
-	var charges, keys, kinds, currencies []string
+	var objects, undoes, keys, kinds, currencies []string
 	var amounts []int64
 	for _, m := range w.movements {
-		charges, keys, kinds = append(charges, m.Charge), append(keys, m.name()), append(kinds, m.Kind)
+		if m.Held {
+			continue
+		}
+		undone := m.Undoes
+		if undone == m.Charge {
+			undone = ""
+		}
+		objects, undoes, keys, kinds = append(objects, m.object()), append(undoes, undone), append(keys, m.name()), append(kinds, m.Kind)
 		amounts, currencies = append(amounts, m.Amount), append(currencies, m.Currency)
 	}
-	found, err := pool.Query(ctx, unmatchedSQL, charges, keys, kinds, amounts, currencies, MaxRows+1)
+	found, err := pool.Query(ctx, unmatchedSQL, objects, undoes, keys, kinds, amounts, currencies, MaxRows+1)
 	if err != nil {
 		return nil, err
 	}
@@ -232,14 +265,16 @@ func unmatched(ctx context.Context, pool *pgxpool.Pool, w *witness) ([]Row, erro
 // sentSQL compares what arrived with what was permitted. A permit whose holder saw no byte leave cannot have arrived.
 // Where the operation was purged, its history tells the permits.
 const sentSQL = `
-SELECT p.merchant_id, p.intent_id, p.id, s.requests, coalesce(o.permits, h.permits, 0), o.payment_id IS NOT NULL AND NOT s.bodies <@ o.bodies, s.key
+SELECT k.merchant_id, k.intent_id, k.payment_id, s.requests, coalesce(o.permits, h.permits, 0), o.acquirer_key IS NOT NULL AND NOT s.bodies <@ o.bodies, s.key
   FROM (SELECT key, requests, string_to_array(hashes, ' ') AS bodies FROM unnest($1::text[], $2::bigint[], $3::text[]) AS u(key, requests, hashes)) s
-  LEFT JOIN payment p ON p.acquirer_key = s.key
-  LEFT JOIN (SELECT merchant_id, payment_id, sum(sends - unsent) AS permits, array_agg(encode(sha256(request_body), 'hex')) AS bodies
-               FROM operation WHERE sends > 0 GROUP BY merchant_id, payment_id) o ON o.merchant_id = p.merchant_id AND o.payment_id = p.id
-  LEFT JOIN LATERAL (SELECT count(*) AS permits FROM history h WHERE h.merchant_id = p.merchant_id AND h.intent_id = p.intent_id
-               AND h.payment_id = p.id AND h.what IN ('claimed', 'permit_granted')) h ON o.payment_id IS NULL
- WHERE s.requests > coalesce(o.permits, h.permits, 0) OR o.payment_id IS NOT NULL AND NOT s.bodies <@ o.bodies
+  LEFT JOIN (SELECT merchant_id, intent_id, id AS payment_id, acquirer_key, 'create_payment' AS kind FROM payment
+             UNION ALL
+             SELECT merchant_id, intent_id, payment_id, acquirer_key, kind FROM modification) k ON k.acquirer_key = s.key
+  LEFT JOIN (SELECT merchant_id, acquirer_key, sum(sends - unsent) AS permits, array_agg(encode(sha256(request_body), 'hex')) AS bodies
+               FROM operation WHERE sends > 0 GROUP BY merchant_id, acquirer_key) o ON o.merchant_id = k.merchant_id AND o.acquirer_key = s.key
+  LEFT JOIN LATERAL (SELECT count(*) AS permits FROM history h WHERE h.merchant_id = k.merchant_id AND h.intent_id = k.intent_id
+               AND h.payment_id = k.payment_id AND h.kind = k.kind AND h.what IN ('claimed', 'permit_granted')) h ON o.acquirer_key IS NULL
+ WHERE s.requests > coalesce(o.permits, h.permits, 0) OR o.acquirer_key IS NOT NULL AND NOT s.bodies <@ o.bodies
  ORDER BY s.key LIMIT $4`
 
 // overSent finds requests that arrived at the acquirer without a permit, or with other bytes than were stored (I-13).

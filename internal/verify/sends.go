@@ -36,7 +36,7 @@ SELECT merchant_id, intent_id, payment_id, 'operation ' || id FROM operation
 			{"a permit after the payment had ended", `
 SELECT h.merchant_id, h.intent_id, h.payment_id, 'permit at ' || h.created_at || ', ' || e.type || ' at ' || e.created_at
   FROM history h JOIN event e ON e.merchant_id = h.merchant_id AND e.intent_id = h.intent_id AND e.payment_id = h.payment_id
- WHERE h.what = 'permit_granted' AND e.type IN ` + finalEvents + `
+ WHERE h.what = 'permit_granted' AND h.kind = 'create_payment' AND e.type IN ` + finalEvents + `
    AND h.created_at > e.created_at + @margin_us::bigint * interval '1 microsecond'`},
 			{"a permit after the operation was completed", `
 SELECT merchant_id, intent_id, payment_id, 'operation ' || id || ': permit at ' || last_permit_at || ', completed at ' || completed_at
@@ -47,7 +47,10 @@ SELECT merchant_id, intent_id, payment_id, 'operation ' || id || ': first permit
  WHERE @cut_off_us::bigint > 0 AND last_permit_at > first_permit_at + @cut_off_us::bigint * interval '1 microsecond'`},
 			{"one acquirer key of two payments", `
 SELECT min(merchant_id::text)::uuid, NULL::uuid, NULL::uuid, acquirer_key || ': ' || string_agg(id::text, ', ')
-  FROM payment GROUP BY acquirer_key HAVING count(*) > 1`},
+  FROM (SELECT merchant_id, acquirer_key, id FROM payment
+        UNION ALL
+        SELECT merchant_id, acquirer_key, id FROM modification WHERE NOT external) k
+ GROUP BY acquirer_key HAVING count(*) > 1`},
 			{"one acquirer key sent for two payments", `
 SELECT min(merchant_id::text)::uuid, NULL::uuid, NULL::uuid, acquirer_key || ': ' || string_agg(DISTINCT payment_id::text, ', ')
   FROM operation WHERE acquirer_key IS NOT NULL AND action IS NOT NULL GROUP BY acquirer_key HAVING count(DISTINCT (merchant_id, payment_id)) > 1`},
@@ -63,14 +66,19 @@ SELECT p.merchant_id, p.intent_id, p.id, o.acquirer_key || ' instead of ' || p.a
 		{"two answers for one payment", `
 SELECT merchant_id, min(intent_id::text)::uuid, payment_id, string_agg(DISTINCT answer_status || ' ' || said, ', ')
   FROM (SELECT merchant_id, intent_id, payment_id, answer_status, ` + said + ` AS said FROM operation
-         WHERE kind = 'create_payment' AND state = 'completed' AND payment_id IS NOT NULL AND length(answer_body) > 0) a
+         WHERE kind = 'create_payment' AND state = 'completed' AND payment_id IS NOT NULL AND answer_status <> 200 AND length(answer_body) > 0) a
  GROUP BY merchant_id, payment_id HAVING count(DISTINCT (answer_status, said)) > 1`},
 		{"an answer that is not what the payment is", `
 SELECT p.merchant_id, p.intent_id, p.id, 'answered ' || o.answer_status || ' ' || ` + said + ` || ', the status is ' || p.status
   FROM operation o JOIN payment p ON p.merchant_id = o.merchant_id AND p.id = o.payment_id
  WHERE o.kind = 'create_payment' AND o.state = 'completed' AND length(o.answer_body) > 0 AND p.status IN ` + finalStates + `
+   AND NOT (p.authorized_amount > 0 AND o.answer_status IN (200, 201) AND split_part(` + said + `, ' ', 1) = 'authorized')
    AND (o.answer_status <> CASE p.status WHEN 'paid' THEN 201 WHEN 'declined' THEN 402 ELSE 422 END
         OR split_part(` + said + `, ' ', 1) <> p.status)`},
+		{"an answer that is not what became of the change", `
+SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ' answered ' || o.answer_status || ', first ' || m.answered_status
+  FROM operation o JOIN modification m ON m.merchant_id = o.merchant_id AND m.id = o.modification_id
+ WHERE o.state = 'completed' AND (o.answer_status NOT IN (201, 422) OR o.answer_status <> m.answered_status)`},
 		{"told that it was refused, and the money moved", `
 SELECT p.merchant_id, p.intent_id, p.id, 'status ' || p.status || ', ' || m.amount || ' ' || m.currency || ' moved, reference ' || m.reference
   FROM movement m JOIN payment p ON p.merchant_id = m.merchant_id AND p.id = m.payment_id
