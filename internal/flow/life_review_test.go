@@ -71,6 +71,11 @@ func referenceOf(l life, n int) string {
 	return ""
 }
 
+// reviewOfChange is the open review of the change; its payment may wait for a person beside it.
+func reviewOfChange(l life) string {
+	return l.r.Text("SELECT id::text FROM review WHERE decided_at IS NULL AND operation_id IN (SELECT id FROM operation WHERE modification_id IS NOT NULL)")
+}
+
 // A person's verdict about a change acts on the change: "paid" says that it was done, and its payment follows.
 func TestReviewOfAChangeDecidedDone(t *testing.T) {
 	for n, tc := range changes {
@@ -80,8 +85,9 @@ func TestReviewOfAChangeDecidedDone(t *testing.T) {
 			if len(reference) < 3 || reference[:3] != tc.reference {
 				t.Fatalf("the acquirer did %q", reference)
 			}
+			review := reviewOfChange(l)
 			for range 2 { // a double click is one decision
-				if err := decide(t, l.r, l.p, "click", flow.VerdictPaid, reference); err != nil {
+				if err := decideOne(t, l, review, flow.VerdictPaid, reference); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -106,7 +112,7 @@ func TestReviewOfAChangeDecidedNotDone(t *testing.T) {
 	for n, tc := range changes {
 		t.Run(tc.name, func(t *testing.T) {
 			l := changeInReview(t, n, false)
-			if err := decide(t, l.r, l.p, "click", flow.VerdictNotExecuted, ""); err != nil {
+			if err := decideOne(t, l, reviewOfChange(l), flow.VerdictNotExecuted, ""); err != nil {
 				t.Fatal(err)
 			}
 			l.mod("mod-1", "failed")
@@ -127,7 +133,7 @@ func TestReviewOfAChangeAskAgain(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			l := changeInReview(t, n, true)
 			l.faults()
-			if err := decide(t, l.r, l.p, "click", flow.VerdictAskAgain, ""); err != nil {
+			if err := decideOne(t, l, reviewOfChange(l), flow.VerdictAskAgain, ""); err != nil {
 				t.Fatal(err)
 			}
 			l.p.Settle(time.Minute)
@@ -145,7 +151,7 @@ func TestReviewOfAChangeAskAgain(t *testing.T) {
 // a second time.
 func TestReviewOfARefundDecidedWrongly(t *testing.T) {
 	l := changeInReview(t, 3, true)
-	if err := decide(t, l.r, l.p, "click", flow.VerdictNotExecuted, ""); err != nil {
+	if err := decideOne(t, l, reviewOfChange(l), flow.VerdictNotExecuted, ""); err != nil {
 		t.Fatal(err)
 	}
 	l.mod("mod-1", "failed")

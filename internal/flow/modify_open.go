@@ -134,6 +134,27 @@ func (t *target) used(key string) bool {
 	return false
 }
 
+// lost finds what a command of ours did before a failover lost its row: the acquirer told of it under the command's key.
+func (t *target) lost(key string) *payment.Modification {
+	for n := range t.one.mods {
+		if t.one.mods[n].AcquirerKey == key {
+			return &t.one.mods[n]
+		}
+	}
+	return nil
+}
+
+// found answers a refund's command with the refund that it made before.
+func (t *target) found(m payment.Modification, c CreateRefundCommand) {
+	if c.Minor != nil && *c.Minor != m.Amount.Minor() {
+		t.o.Refusal = problem.New(problem.KeyReuse, "")
+		return
+	}
+	answer := modificationAnswer(Attempt{t.intent, t.payment}, m)
+	t.o.Verdict, t.o.Op.Modification = operation.Finish, m.ID
+	t.o.Op.AnswerStatus, t.o.Op.AnswerBody = answer.Status, answer.Body
+}
+
 func (t *target) refuse(p *problem.Problem) { t.o.Refusal = p.See(present.PaymentPath(t.payment.ID)) }
 
 // refusals map what forbids a change to what the client is told.
@@ -206,6 +227,10 @@ func (k *modify) capture(t *target, c CapturePaymentCommand) {
 func (k *modify) refund(t *target, c CreateRefundCommand) {
 	if other(c.Currency, t.payment) {
 		t.refuseChange(payment.OtherCurrency)
+		return
+	}
+	if m := t.lost(k.f.wire(t.intent, payment.RefundKey(t.intent.KeySeed, c.Key), t.changing.Contract.KeyLength)); m != nil {
+		t.found(*m, c)
 		return
 	}
 	amount, no := t.changing.AdmitRefund(c.Minor, c.Reversal)

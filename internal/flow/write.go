@@ -66,10 +66,12 @@ func (w *writes) book(one *subject, m payment.Movement) {
 	}
 }
 
-// created keeps what was done by hand at the acquirer as a modification of its own, by its id there.
+// created keeps what was done by hand at the acquirer, or by ourselves before a failover, as a modification of its own.
 func (w *writes) created(one *subject, m *payment.Modification) {
 	m.ID, m.K = w.f.rt.NewID(), one.nextK(m.Type)
-	m.AcquirerKey = payment.ExternalKey(one.order.KeySeed, m.AcquirerReference)
+	if m.AcquirerKey == "" {
+		m.AcquirerKey = payment.ExternalKey(one.order.KeySeed, m.AcquirerReference)
+	}
 	m.By = payment.Command{Kind: "external_" + string(m.Type), Key: m.AcquirerKey, FPVersion: payment.FingerprintVersion,
 		Fingerprint: payment.Fingerprint(words("external", m.AcquirerKey))}
 	one.mods = append(one.mods, *m)

@@ -2,6 +2,7 @@ package payment
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/evidence"
@@ -113,6 +114,9 @@ func (s Situation) byHand(d *Decision, mv Movement) {
 		d.Created = &Modification{Merchant: s.Payment.Merchant, Intent: s.Intent.ID, Payment: s.Payment.ID, Type: Refund,
 			Action: acquirer.ActionRefund, Status: ModSucceeded, Amount: mv.Amount, External: true, Account: s.Payment.Account,
 			AcquirerReference: mv.Reference, Version: 1, CreatedAt: s.Now, UpdatedAt: s.Now}
+		if strings.HasPrefix(mv.AcquirerKey, wirePrefix) { // by ourselves, and a failover lost the row
+			d.Created.External, d.Created.AcquirerKey = false, mv.AcquirerKey
+		}
 	default:
 		s.excess(d, mv)
 	}

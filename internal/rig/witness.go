@@ -78,17 +78,7 @@ func (r *Rig) calls(method string) []sandbox.WireEntry {
 // Events gives the types of the events in the outbox, in their order: the third witness.
 func (r *Rig) Events() []string {
 	r.T.Helper()
-	rows, err := r.Owner.Query(r.T.Context(), "SELECT type FROM event ORDER BY merchant_id, intent_id, version")
-	r.must(err)
-	defer rows.Close()
-	var out []string
-	for rows.Next() {
-		var s string
-		r.must(rows.Scan(&s))
-		out = append(out, s)
-	}
-	r.must(rows.Err())
-	return out
+	return r.texts("SELECT type FROM event ORDER BY merchant_id, intent_id, version")
 }
 
 // Receipts counts the ledger's transactions of money applied: the second witness.
