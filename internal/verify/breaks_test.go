@@ -86,10 +86,19 @@ var breaks = []breakage{
 	{want: "I-8", name: "a key twice", do: all(sql(`ALTER TABLE ledger_entry DROP CONSTRAINT ledger_entry_pkey`),
 		sql(`INSERT INTO ledger_entry (merchant_id, tx_key, line, id, account, amount, currency)
 		VALUES ($1, 'x', 1, $2, 'fees', 5, 'KWD'), ($1, 'x', 1, $2, 'costs', -5, 'KWD')`, u(one), u(400)))},
-	{want: "I-9", name: "more refunded than captured", do: all(sql(`ALTER TABLE payment DROP CONSTRAINT payment_given_back`),
-		sql(`UPDATE payment SET refunded_amount = 18601 WHERE id = $1`, u(101)))},
+	{want: "I-9", name: "more reserved for refunds than captured", do: all(sql(`ALTER TABLE payment DROP CONSTRAINT payment_given_back`),
+		sql(`UPDATE payment SET refunding_amount = 18601 WHERE id = $1`, u(101)))},
 	{want: "I-9", name: "more captured than asked", do: all(sql(`ALTER TABLE payment DROP CONSTRAINT payment_captured`),
 		sql(`UPDATE payment SET captured_amount = 18601 WHERE id = $1`, u(131)))},
+	{want: "I-5", name: "being canceled without a cancel", do: sql(`UPDATE payment SET status = 'canceling', due_at = now() WHERE id = (SELECT id FROM payment WHERE status = 'pending' LIMIT 1)`)},
+	{want: "I-5", name: "an open change that nobody will look at", do: sql(`INSERT INTO modification (merchant_id, id, intent_id, payment_id, type, action,
+		k, status, amount, currency, account_id, acquirer_key, kind, idempotency_key, fingerprint, fingerprint_version)
+		SELECT merchant_id, gen_random_uuid(), intent_id, id, 'capture', 'capture', 1, 'unknown', 1, currency, account_id, 'kx', 'capture', 'kx',
+		       fingerprint, 1 FROM payment WHERE status = 'paid' LIMIT 1`)},
+	{want: "I-7", name: "refunded more than went back", do: sql(`UPDATE payment SET refunded_amount = 1 WHERE status = 'paid'`)},
+	{want: "I-6", name: "a hold in the books that nobody holds", do: sql(`INSERT INTO ledger_entry (merchant_id, tx_key, line, id, account, amount, currency)
+		SELECT merchant_id, 'seed:auth:1:hold', g.line, gen_random_uuid(), CASE g.line WHEN 1 THEN 'authorized:' || account_id ELSE 'held' END,
+		       CASE g.line WHEN 1 THEN 5 ELSE -5 END, currency FROM payment, generate_series(1, 2) AS g(line) WHERE id = (SELECT id FROM payment WHERE status = 'paid' LIMIT 1)`)},
 	{want: "I-10", name: "a gap", do: sql(`UPDATE payment_intent SET event_version = 3 WHERE id = $1`, u(declined))},
 	{want: "I-10", name: "the first is missing", do: sql(`UPDATE event SET version = 3, event_key = 'seed110:event:3' WHERE payment_id = $1`, u(111))},
 	{want: "I-10", name: "another key", do: sql(`UPDATE event SET event_key = 'seed999:event:1' WHERE payment_id = $1`, u(101))},
