@@ -210,13 +210,20 @@ func (c *caller) first(ctx context.Context) error {
 	return c.w.Hit(ctx, operation.PointAfterReply)
 }
 
-// confirm asks what is true of the charge after a change to it was refused: a refusal says what was not done now, not what
-// is true (cases 19, 26). What the charge shows is told first, so that the refusal is judged beside it.
+// confirm asks what is true of the charge after a change to it was refused, or a cancel was not done: that says what was not done
+// now, not what is true (cases 19, 26). What the charge shows is told first, so that the refusal is judged beside it.
 func (c *caller) confirm(ctx context.Context) error {
-	n := slices.IndexFunc(c.out.observations, func(o evidence.Observation) bool {
-		return o.Outcome == acquirer.OutcomeDeclined && o.About != acquirer.ActionCharge
-	})
-	if n < 0 {
+	canceling := c.w.Op.Kind == operation.CancelPayment
+	asks := func(o evidence.Observation) bool {
+		switch o.Outcome {
+		case acquirer.OutcomeDeclined:
+			return o.About != acquirer.ActionCharge
+		case acquirer.OutcomeRejected, acquirer.OutcomeNotSent:
+			return canceling && o.Source == evidence.FromCall
+		}
+		return canceling && o.Inference == evidence.InferNotExecuted
+	}
+	if !slices.ContainsFunc(c.out.observations, asks) {
 		return nil
 	}
 	if err := c.w.Hit(ctx, operation.PointBeforeLookup); err != nil {
