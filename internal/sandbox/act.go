@@ -172,8 +172,8 @@ func (st standing) decideReverse(terms Contract, now time.Time) (int64, *rejecti
 		return 0, no("nothing_to_reverse", "a reverse of the charge is in processing")
 	case st.charge.Status == StatusActionRequired:
 		return st.charge.Amount, nil
-	case st.charge.Status == StatusHeld && st.captured+st.capturing > 0:
-		return 0, no("already_captured", "something of the hold was captured")
+	case st.capturing > 0, st.charge.Status == StatusHeld && st.captured > 0:
+		return 0, no("already_captured", "something of the hold was captured, or is being captured")
 	case st.charge.Status == StatusHeld:
 		return st.charge.Amount, nil
 	case st.charge.Status != StatusSucceeded || st.returnable() <= 0:
@@ -196,6 +196,7 @@ func (st standing) carryOut(e *entry, now time.Time) {
 		}
 	case KindReverse:
 		m.Of, m.Held = c.ID, c.Status == StatusHeld
+		act.Held = c.Status == StatusHeld || c.Status == StatusActionRequired
 		if c.Status == StatusActionRequired {
 			m = nil // nothing was held yet
 		}
@@ -236,6 +237,9 @@ func (s *Server) settleAct(id string) error {
 			return nil
 		}
 		e := &entry{Act: &line}
+		if line.Kind == KindReverse && st.charge.Status == StatusDeclined {
+			line.SettleCode = "nothing_to_reverse" // the payer refused meanwhile
+		}
 		if line.SettleCode != "" {
 			line.Status, line.Code = StatusFailed, line.SettleCode
 			return e

@@ -157,15 +157,14 @@ func decodeLine(line []byte, into any) error {
 	return decoder.Decode(into)
 }
 
-// write puts one entry on disk and then into memory.
+// write puts one entry on disk and then into memory. It is never called with
+// b.mu held.
 func (b *book) write(e entry) error {
-	if err := b.register.append(e); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.apply(e)
-	return nil
+	return b.register.append(e, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.apply(e)
+	})
 }
 
 // apply is the only place where the register changes in memory; the same
@@ -261,13 +260,11 @@ func (b *book) logWire(e WireEntry) error {
 	b.lastWire++
 	e.Seq, e.At = b.lastWire, b.clock.now()
 	b.mu.Unlock()
-	if err := b.wire.append(e); err != nil {
-		return err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.requests = append(b.requests, e)
-	return nil
+	return b.wire.append(e, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.requests = append(b.requests, e)
+	})
 }
 
 func (b *book) unsettled() []unsettled {

@@ -41,6 +41,7 @@ type journal struct {
 
 type batch struct {
 	bytes bytes.Buffer
+	then  []func() // what takes effect with the lines, in their order
 	done  chan struct{}
 	err   error
 }
@@ -108,9 +109,11 @@ func syncFolder(dir string) error {
 	return nil
 }
 
-// append writes one value as a line and returns when it is on disk. After an
-// error nothing more is written, ever.
-func (j *journal) append(value any) error {
+// append writes one value as a line and returns when it is on disk and then was
+// called. The thens of all lines are called one after another, in the order of
+// the lines, so that memory is what the file says; none is called for a line
+// that failed. After an error nothing more is written, ever.
+func (j *journal) append(value any, then func()) error {
 	line, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("sandbox: encode a line: %w", err)
@@ -118,7 +121,7 @@ func (j *journal) append(value any) error {
 	if len(line)+1 > maxLine {
 		return errors.New("sandbox: a line is too long")
 	}
-	mine, first, err := j.join(line)
+	mine, first, err := j.join(line, then)
 	if err != nil {
 		return err
 	}
@@ -138,13 +141,18 @@ func (j *journal) append(value any) error {
 		j.failed = mine.err
 		j.mu.Unlock()
 	}
+	if mine.err == nil {
+		for _, then := range mine.then {
+			then()
+		}
+	}
 	close(mine.done)
 	return mine.err
 }
 
 // join puts a line into the batch that is collecting. Its first caller is the
 // one who writes it.
-func (j *journal) join(line []byte) (mine *batch, first bool, err error) {
+func (j *journal) join(line []byte, then func()) (mine *batch, first bool, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.failed != nil {
@@ -157,6 +165,7 @@ func (j *journal) join(line []byte) (mine *batch, first bool, err error) {
 	first = j.next.bytes.Len() == 0
 	j.next.bytes.Write(line)
 	j.next.bytes.WriteByte('\n')
+	j.next.then = append(j.next.then, then)
 	return j.next, first, nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+func nothing() {}
+
 func TestJournalKeepsEveryLineOfManyWriters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "j")
 	j, err := openJournal(path, func([]byte) error { return errors.New("a line in an empty file") })
@@ -21,7 +23,7 @@ func TestJournalKeepsEveryLineOfManyWriters(t *testing.T) {
 	for w := range writers {
 		group.Go(func() error {
 			for i := range each {
-				if err := j.append(strconv.Itoa(w) + "/" + strconv.Itoa(i)); err != nil {
+				if err := j.append(strconv.Itoa(w)+"/"+strconv.Itoa(i), nothing); err != nil {
 					return err
 				}
 			}
@@ -54,7 +56,7 @@ func TestJournalKeepsEveryLineOfManyWriters(t *testing.T) {
 	if err := j.close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := j.append("late"); !errors.Is(err, errClosed) {
+	if err := j.append("late", nothing); !errors.Is(err, errClosed) {
 		t.Errorf("append after close: %v", err)
 	}
 }
@@ -67,11 +69,11 @@ func TestJournalWritesNothingAfterAFailure(t *testing.T) {
 	if err := j.file.Close(); err != nil { // the disk goes away
 		t.Fatal(err)
 	}
-	first := j.append("one")
-	if second := j.append("two"); first == nil || !errors.Is(second, first) {
+	first := j.append("one", func() { t.Error("a line that failed took effect") })
+	if second := j.append("two", nothing); first == nil || !errors.Is(second, first) {
 		t.Errorf("after a failure: %v, then %v", first, second)
 	}
-	if err := j.append(strings.Repeat("x", maxLine)); err == nil {
+	if err := j.append(strings.Repeat("x", maxLine), nothing); err == nil {
 		t.Error("a line beyond the limit was taken")
 	}
 }

@@ -33,7 +33,11 @@ func (s *Server) getPage(w http.ResponseWriter, _ *http.Request) {
 			refuse(w, http.StatusInternalServerError, "internal", "a movement has no known currency")
 			return
 		}
-		rows = append(rows, pageRow{At: m.At.Format(time.RFC3339), Kind: m.Kind, Amount: amount.Decimal(),
+		kind := m.Kind
+		if m.Held {
+			kind += " of a hold, no money"
+		}
+		rows = append(rows, pageRow{At: m.At.Format(time.RFC3339), Kind: kind, Amount: amount.Decimal(),
 			Currency: m.Currency.String(), Reference: m.Reference, Key: m.IdempotencyKey, ID: m.ID})
 	}
 	sendPage(w, page, map[string]any{

@@ -71,6 +71,7 @@ type Act struct {
 	Amount    int64          `json:"amount"` // minor units
 	Currency  money.Currency `json:"currency"`
 	Final     bool           `json:"final,omitempty"` // of a capture: nothing more can be captured
+	Held      bool           `json:"held,omitempty"`  // of a reverse: it released a hold or closed a payer's step, and no money moved
 	Code      string         `json:"code,omitempty"`  // of a failure
 	At        time.Time      `json:"at"`
 }
