@@ -209,7 +209,7 @@ func (s Situation) expecting(o evidence.Observation) evidence.Standing {
 	st.Expected, st.Key = o.Amount, o.OurReference
 	if m := s.Modification; m != nil {
 		st.Expected, st.Key = m.Amount, m.AcquirerKey
-		if m.Type == Cancel {
+		if m.Type == Cancel || m.Type == Compensation && m.Action == acquirer.ActionReverse { // a hold is released
 			st.Expected = money.Amount{}
 		}
 	}

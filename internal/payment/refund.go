@@ -75,14 +75,17 @@ func (s Situation) refunded(d *Decision, mv Movement) {
 func (s Situation) compensated(d *Decision, mv Movement) {
 	n := slices.IndexFunc(s.Movements, func(m Movement) bool { return m.ID == s.Modification.Movement && m.State == Unapplied })
 	s.succeed(d, mv.Reference)
-	if n < 0 { // a person decided otherwise meanwhile
+	switch {
+	case n < 0 && mv.Amount.IsPositive(): // a person decided otherwise meanwhile
 		s.excess(d, mv)
 		return
+	case n >= 0:
+		stray := s.Movements[n]
+		stray.State, stray.Cause = Returned, ""
+		d.Change = append(d.Change, stray)
 	}
-	stray := s.Movements[n]
-	stray.State, stray.Cause = Returned, ""
-	d.Book, d.Change = append(d.Book, mv), append(d.Change, stray)
-	if stray.Kind != acquirer.MovementHold {
+	if mv.Amount.IsPositive() { // the release of a hold moves nothing
+		d.Book = append(d.Book, mv)
 		d.post(ledger.Compensated, mv.Reference, mv)
 	}
 	d.Effect, d.Why = evidence.Booked, "money that should not have moved was given back"

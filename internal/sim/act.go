@@ -108,6 +108,7 @@ func (a *Acquirer) succeeds(t *act) {
 		return
 	case acquirer.ActionReverse:
 		m.Undoes, m.Held = c.id, c.status == "held"
+		t.held = c.status == "held" || c.status == "action_required"
 		if was := c.status; was != "action_required" {
 			a.moves(c, m)
 		}

@@ -29,6 +29,7 @@ type act struct {
 	charge                      *charge
 	amount                      int64
 	final                       bool
+	held                        bool // a reverse that moved no money
 	at                          time.Duration
 	told                        told
 }
@@ -70,6 +71,9 @@ func (t *act) json() string {
 	more := ""
 	if t.final {
 		more += `,"final":true`
+	}
+	if t.held {
+		more += `,"held":true`
 	}
 	if t.code != "" {
 		more += `,"code":"` + t.code + `"`

@@ -32,6 +32,7 @@ type act struct {
 	code                     string // of a failure; empty when it cannot be stored
 	amount                   money.Amount
 	final                    bool
+	held                     bool // of a reverse: no money moved
 	at                       time.Time
 }
 
@@ -137,7 +138,7 @@ func parseAct(members map[string]json.RawMessage) (a act, ok bool) {
 	if isOther(members, "acts", "data") {
 		return act{}, false
 	}
-	oks := make([]bool, 8)
+	oks := make([]bool, 9)
 	a.id, oks[0] = name(members["id"])
 	a.kind, oks[1] = name(members["kind"])
 	a.charge, oks[2] = name(members["charge"])
@@ -146,6 +147,7 @@ func parseAct(members map[string]json.RawMessage) (a act, ok bool) {
 	a.amount, oks[5] = amount(members["amount"], members["currency"])
 	a.final, oks[6] = optional(members["final"], truth)
 	a.at, oks[7] = moment(members["at"])
+	a.held, oks[8] = optional(members["held"], truth)
 	if code, fits := name(members["code"]); fits {
 		a.code = code
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 
 	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/money"
 )
 
 // finding is one object that an answer told: what it says in the words of the tables, and what goes with that.
@@ -96,6 +97,8 @@ func (a act) tell() finding {
 	f := finding{said: a.kind + " " + a.status, reply: acquirer.Reply{Reference: a.id, Object: a.charge, OurReference: a.reference,
 		Amount: a.amount, Final: a.kind == "capture" && a.final, At: a.at}}
 	switch {
+	case a.held: // nothing moved: it released a hold
+		f.reply.Amount = money.Amount{}
 	case a.kind == "chargeback":
 		f.reply.Code = a.status
 	case a.status == "failed" && a.kind == "refund":
