@@ -113,10 +113,10 @@ func (l life) money(net int64, events ...string) {
 	l.sound()
 }
 
-// sound checks every invariant.
-func (l life) sound() {
+// sound checks every invariant; a test says why its world breaks those that it leaves out.
+func (l life) sound(except ...string) {
 	l.t.Helper()
-	_ = l.r.Verify // until verify knows modifications
+	l.r.Verify(except...)
 }
 
 // http makes a call with the rig's merchant and a JSON body.
