@@ -73,20 +73,32 @@ func (g got) String() string {
 
 func (g got) charge(t *testing.T) Charge {
 	t.Helper()
-	var c Charge
-	if err := json.Unmarshal([]byte(g.body), &c); err != nil || g.err != nil {
-		t.Fatalf("not a charge: %v: %v", g, err)
+	return decoded[Charge](t, g)
+}
+
+// decoded reads the object that an answer holds.
+func decoded[T any](t *testing.T, g got) T {
+	t.Helper()
+	var object T
+	if err := json.Unmarshal([]byte(g.body), &object); err != nil || g.err != nil {
+		t.Fatalf("not a %T: %v: %v", object, err, g)
 	}
-	return c
+	return object
 }
 
 func bodyOf(reference, method string) string {
 	return fmt.Sprintf(`{"reference":%q,"amount":1250,"currency":"USD","payment_method":%q}`, reference, method)
 }
 
-// post charges; GetBody is off, so that Go's transport repeats nothing.
+// post charges.
 func (f *fixture) post(ctx context.Context, key, body string) got {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.Base+"/charges", strings.NewReader(body))
+	return f.postTo(ctx, "/charges", key, body)
+}
+
+// postTo makes a merchant's call; GetBody is off, so that Go's transport
+// repeats nothing.
+func (f *fixture) postTo(ctx context.Context, path, key, body string) got {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.Base+path, strings.NewReader(body))
 	if err != nil {
 		return got{err: err}
 	}
@@ -132,8 +144,12 @@ func (f *fixture) do(request *http.Request) got {
 
 // async posts beside the test and gives the answer to a channel.
 func (f *fixture) async(ctx context.Context, key, body string) <-chan got {
+	return beside(func() got { return f.post(ctx, key, body) })
+}
+
+func beside(call func() got) <-chan got {
 	answers := make(chan got, 1)
-	go func() { answers <- f.post(ctx, key, body) }()
+	go func() { answers <- call() }()
 	return answers
 }
 
