@@ -307,7 +307,7 @@ func TestCompensationFailsAtTheBank(t *testing.T) {
 		}
 		l.p.Settle(time.Hour)
 		l.count("open reviews", 0, "SELECT count(*) FROM review WHERE decided_at IS NULL")
-		l.sound()
+		l.sound("I-1") // the acquirer took twice
 		if n == 2 {
 			break
 		}
@@ -321,7 +321,7 @@ func TestCompensationFailsAtTheBank(t *testing.T) {
 		}
 		l.count("reviews", 1, "SELECT count(*) FROM review WHERE reason = 'compensation_failed' AND decided_at IS NULL")
 		l.count("in conflict", 1, "SELECT count(*) FROM payment WHERE conflict")
-		l.sound()
+		l.sound("I-1") // the acquirer took twice
 	}
 	l.count("compensations", 2, "SELECT count(*) FROM modification WHERE type = 'compensation' AND status = 'failed'")
 	l.count("applied", 1000, "SELECT captured_amount - refunded_amount FROM payment")

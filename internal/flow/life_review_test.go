@@ -189,7 +189,7 @@ func TestReviewOfACompensation(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.count("compensations", 1, "SELECT count(*) FROM modification WHERE type = 'compensation' AND status = $1", want)
-			l.sound()
+			l.sound("I-1") // the acquirer took twice
 			l.faults()
 			status(t, "check", 200)(l.p.Check(pay))
 			if want == "failed" {

@@ -211,7 +211,8 @@ func (c *caller) first(ctx context.Context) error {
 }
 
 // confirm asks what is true of the charge after a change to it was refused, or a cancel was not done: that says what was not done
-// now, not what is true (cases 19, 26). What the charge shows is told first, so that the refusal is judged beside it.
+// now, not what is true (cases 19, 26). What the charge shows is told first, so that the refusal is judged beside it. Where a cancel gave
+// money back, the charge is asked as well, and told last: somebody took that money, and nobody has told it yet (I-14).
 func (c *caller) confirm(ctx context.Context) error {
 	canceling := c.w.Op.Kind == operation.CancelPayment
 	asks := func(o evidence.Observation) bool {
@@ -223,7 +224,10 @@ func (c *caller) confirm(ctx context.Context) error {
 		}
 		return canceling && o.Inference == evidence.InferNotExecuted
 	}
-	if !slices.ContainsFunc(c.out.observations, asks) {
+	gaveBack := canceling && slices.ContainsFunc(c.out.observations, func(o evidence.Observation) bool {
+		return o.Outcome == acquirer.OutcomeSucceeded && o.About == acquirer.ActionReverse && o.Amount.IsPositive()
+	})
+	if !gaveBack && !slices.ContainsFunc(c.out.observations, asks) {
 		return nil
 	}
 	if err := c.w.Hit(ctx, operation.PointBeforeLookup); err != nil {
@@ -232,6 +236,9 @@ func (c *caller) confirm(ctx context.Context) error {
 	told, err := c.f.askCharge(ctx, c.w.Op.Merchant, c.w.Op.Payment, c.adapter, c.w.RequestID)
 	if err != nil {
 		return ignoreAway(err)
+	}
+	if gaveBack {
+		told, c.out.observations = c.out.observations, told
 	}
 	c.out.observations = append(told, c.out.observations...)
 	return c.w.Hit(ctx, operation.PointAfterLookup)
@@ -262,8 +269,23 @@ func (f *Flow) askCharge(ctx context.Context, merchant, pay id.ID, adapter acqui
 	if !f.contract(adapter).For(action).CanLookup() {
 		return nil, nil
 	}
-	reply := adapter.Lookup(ctx, acquirer.Query{Action: action, Key: at.Payment.AcquirerKey})
-	return f.observations(at.Payment, action, evidence.FromLookup, reply, now, request), nil
+	return f.look(ctx, adapter, at.Payment, now, request), nil
+}
+
+// look asks about the charge by its key; of a hosted payment about the page and about charges beside it, since an acquirer
+// that charges without the page must not be able to hide it (PROTOCOL E5).
+func (f *Flow) look(ctx context.Context, adapter acquirer.Adapter, p payment.Payment, now time.Time, request string) []evidence.Observation {
+	action := chargeAction(p)
+	reply := adapter.Lookup(ctx, acquirer.Query{Action: action, Key: p.AcquirerKey})
+	told := f.observations(p, action, evidence.FromLookup, reply, now, request)
+	if action == acquirer.ActionCharge || !reply.Answered || !adapter.Contract().CanLookup() {
+		return told
+	}
+	beside := adapter.Lookup(ctx, acquirer.Query{Action: acquirer.ActionCharge, Key: p.AcquirerKey})
+	if beside.Outcome == acquirer.OutcomeSucceeded || beside.Outcome == acquirer.OutcomeHeld {
+		told = append(told, f.observations(p, acquirer.ActionCharge, evidence.FromLookup, beside, now, request)...)
+	}
+	return told
 }
 
 // chargeAction is the call that made a payment.
