@@ -62,9 +62,10 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 
 // got is an answer, or the error in its place.
 type got struct {
-	status int
-	body   string
-	err    error
+	status   int
+	body     string
+	location string
+	err      error
 }
 
 func (g got) String() string {
@@ -139,7 +140,7 @@ func (f *fixture) do(request *http.Request) got {
 	if cerr := response.Body.Close(); err == nil {
 		err = cerr
 	}
-	return got{status: response.StatusCode, body: string(body), err: err}
+	return got{status: response.StatusCode, body: string(body), location: response.Header.Get("Location"), err: err}
 }
 
 // async posts beside the test and gives the answer to a channel.
