@@ -491,3 +491,25 @@ func TestCase027_LimitsOfCaptureAndRefund(t *testing.T) {
 }
 
 func eventually(t *testing.T, ok func() bool) { t.Helper(); dbtest.Eventually(t, ok) }
+
+// Case 10: the longest keys stay whole: two that are equal but for their last byte are two changes.
+func TestCase010_LongKeysOfChanges(t *testing.T) {
+	l := newLife(t, nil)
+	sold, first, second := l.sale("key-1"), l.held("key-2"), l.held("key-3")
+	long := strings.Repeat("k", 254)
+	for n, pay := range []id.ID{first, second} {
+		key := long + []string{"a", "b"}[n]
+		status(t, "capture", 201)(l.p.Capture(key, pay, 600, nil))
+		status(t, "refund", 201)(l.p.Refund(key, sold, 100))
+	}
+	for n, pay := range []id.ID{l.held("key-4"), l.held("key-5")} {
+		status(t, "cancel", 201)(l.p.Cancel(long+[]string{"a", "b"}[n], pay, ""))
+	}
+	for kind, want := range map[string]int{"capture": 2, "refund": 2, "reverse": 2} {
+		if got := l.r.Moved(kind); got != want {
+			t.Errorf("%d of %s at the acquirer, want %d", got, kind, want)
+		}
+	}
+	l.count("whole keys", 6, "SELECT count(*) FROM modification WHERE octet_length(idempotency_key) = 255")
+	l.sound()
+}

@@ -2,6 +2,7 @@ package flow_test
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -303,4 +304,31 @@ func TestRefundOfAnotherAmount(t *testing.T) {
 	l.refused("refund of more than is left", problem.ExceedsRemaining)(l.p.Refund("ref-2", pay, 400))
 	l.count("unapplied money in the books", 0, "SELECT COALESCE(sum(amount), 0) FROM ledger_entry WHERE account = 'unapplied'")
 	l.money(399, "payment.paid", "payment.conflict", "payment.conflict_resolved")
+}
+
+// Case 50: a part of an amount with three decimals goes back to the last digit.
+func TestCase050_PartialRefundOfThreeDecimals(t *testing.T) {
+	l := newLife(t, nil)
+	status(t, "sale", 201)(l.p.Pay("key-1", rig.Order{Reference: "order-1", Minor: 18_600, Currency: "KWD"}))
+	status(t, "refund", 201)(l.p.Refund("ref-1", l.r.PaymentOf("key-1"), 5))
+	for _, m := range l.r.Movements() {
+		if m.Kind == "refund" && (m.Amount != 5 || m.Currency != "KWD") {
+			t.Errorf("%d %s went back, want 5 KWD", m.Amount, m.Currency)
+		}
+	}
+	l.count("refunded", 5, "SELECT refunded_amount FROM payment")
+	l.sound()
+}
+
+// Case 53: amounts at the end of the range are refused, and no sum wraps around.
+func TestCase053_SumsOfCapturesAndRefunds(t *testing.T) {
+	l := newLife(t, nil)
+	sold, held := l.sale("key-1"), l.held("key-2")
+	status(t, "refund of a part", 201)(l.p.Refund("ref-1", sold, 1))
+	status(t, "capture of a part", 201)(l.p.Capture("cap-1", held, 1, nil))
+	for n, minor := range []int64{math.MaxInt64, math.MaxInt64 - 1, 1 << 31, -1, math.MinInt64} {
+		l.refused("refund", problem.ExceedsRemaining)(l.p.Refund(fmt.Sprintf("big-%d", n), sold, minor))
+		l.refused("capture", problem.ExceedsRemaining)(l.p.Capture(fmt.Sprintf("big-%d", n), held, minor, nil))
+	}
+	l.sound()
 }
