@@ -292,7 +292,7 @@ func (c *caller) sendAgain(ctx context.Context, reply acquirer.Reply) error {
 		return nil
 	}
 	switch denied {
-	case operation.DeniedLate, operation.DeniedExpired, operation.DeniedBudget, operation.DeniedCutOff:
+	case operation.DeniedLate, operation.DeniedExpired, operation.DeniedBudget, operation.DeniedCutOff, operation.DeniedCanceling:
 		return c.follow(ctx, reply, false)
 	}
 	c.note(evidence.FromLookup, reply, evidence.InferNothing, "", "no permit: "+denied)

@@ -71,9 +71,8 @@ func (f *Flow) ask(ctx context.Context, adapter acquirer.Adapter, at Attempt, mo
 	answered := true
 	var told []evidence.Observation
 	if action := chargeAction(p); contract.For(action).CanLookup() {
-		reply := adapter.Lookup(ctx, acquirer.Query{Action: action, Key: p.AcquirerKey})
-		answered = reply.Answered
-		told = f.observations(p, action, evidence.FromLookup, reply, now, requestID)
+		told = f.look(ctx, adapter, p, now, requestID)
+		answered = told[0].Answered
 	}
 	for _, m := range mods {
 		if contract.For(m.Action).CanLookup() {

@@ -129,8 +129,8 @@ func (a *admission) late(ctx context.Context, tx Tx, openings []*operation.Openi
 		default:
 			late := answerOf(answers[p.ID], present.Extra{})
 			late.Replayed = true
-			if answered := answers[p.ID].Payment.AnsweredStatus; answered != 0 {
-				late.Status, late.Final = answered, true
+			if p.AnsweredStatus != 0 {
+				late.Status, late.Final = p.AnsweredStatus, true
 			}
 			o.Replay = &late
 		}
@@ -459,7 +459,11 @@ func (a *admission) write(ctx context.Context, tx Tx) error {
 	var joined []Joined
 	for _, c := range a.joinable {
 		if c.o.Verdict == operation.Follow || c.o.Verdict == operation.Finish {
-			joined = append(joined, Joined{Merchant: c.o.Op.Merchant, By: command(c.o.Request), Payment: c.o.Op.Payment})
+			answered := 0
+			if c.o.Verdict == operation.Finish {
+				answered = c.o.Op.AnswerStatus
+			}
+			joined = append(joined, Joined{Answered: answered, Merchant: c.o.Op.Merchant, By: command(c.o.Request), Payment: c.o.Op.Payment})
 		}
 	}
 	if err := tx.InsertJoined(ctx, joined); err != nil {

@@ -45,21 +45,27 @@ func (f *Flow) OpenGates(ctx context.Context, limit, perMerchant int) (int, erro
 }
 
 // holdDue asks about a hold that should be over by now: a local time proves nothing, only the acquirer ends it (PROTOCOL S4).
-func (f *Flow) holdDue(ctx context.Context, p payment.Payment, _ time.Time) error {
+// One that cannot be asked about is for a person.
+func (f *Flow) holdDue(ctx context.Context, p payment.Payment, now time.Time) error {
 	r, err := f.routeFor(ctx, p.Merchant, p.Account)
 	if err != nil {
 		return err
 	}
 	told, err := f.askCharge(ctx, p.Merchant, p.ID, r.adapter, "")
-	if err != nil || len(told) == 0 {
+	if err != nil {
 		return err
+	}
+	if len(told) == 0 {
+		told = []evidence.Observation{{Merchant: p.Merchant, ID: f.rt.NewID(), Intent: p.Intent, Payment: p.ID, Account: p.Account,
+			Source: evidence.FromLookup, AskedAt: now, Reply: acquirer.Reply{Class: "no_lookup", About: chargeAction(p)},
+			Inference: evidence.InferGiveUp, Note: string(payment.ReviewNoProof), Why: "the hold should be over, and the acquirer cannot be asked"}}
 	}
 	return f.store.InTx(ctx, "hold", func(ctx context.Context, tx Tx) error {
 		g, err := tx.Guard(ctx)
 		if err != nil {
 			return err
 		}
-		return f.apply(ctx, tx, g, []truth{{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: f.contract(r.adapter), observations: told}})
+		return f.apply(ctx, tx, g, []truth{{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: f.contract(r.adapter), gate: true, observations: told}})
 	})
 }
 

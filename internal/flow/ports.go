@@ -55,6 +55,7 @@ type Joined struct {
 	By           payment.Command
 	Payment      id.ID
 	Modification id.ID // zero: joined the payment itself
+	Answered     int   // status code, where the join was the final answer; 0: the answer came later
 }
 
 // Account is an acquirer account of a merchant.

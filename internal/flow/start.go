@@ -161,7 +161,8 @@ func callOf(p payment.Payment, m payment.Modification, movements []payment.Movem
 // chargeBehind is the charge whose money a movement is: of one that came back from the bank, that of the refund it undoes.
 func chargeBehind(m payment.Movement, movements []payment.Movement) string {
 	for _, undone := range movements {
-		if m.Kind == acquirer.MovementReverse && undone.Kind == acquirer.MovementRefund && undone.Reference == m.Object {
+		wentBack := undone.Kind == acquirer.MovementRefund || undone.Kind == acquirer.MovementChargeback
+		if m.Kind == acquirer.MovementReverse && wentBack && undone.Reference == m.Object {
 			return undone.Charge()
 		}
 	}

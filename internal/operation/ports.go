@@ -105,14 +105,15 @@ type PermitAnswer struct {
 
 // Why a permit is denied.
 const (
-	DeniedStale   = "stale_owner"    // the fence or the state is not ours any more
-	DeniedCutOff  = "cut_off"        // past the key's cut-off
-	DeniedBudget  = "budget"         // no more sends for this payment
-	DeniedHold    = "hold"           // A8
-	DeniedLate    = "send_until"     // nobody waits, and it is too late to begin
-	DeniedExpired = "intent_expired" // past pay_before
-	DeniedMoney   = "money_or_conflict"
-	MaxSendsEver  = 16 // permits per operation, unsent ones included
+	DeniedStale     = "stale_owner"    // the fence or the state is not ours any more
+	DeniedCutOff    = "cut_off"        // past the key's cut-off
+	DeniedBudget    = "budget"         // no more sends for this payment
+	DeniedHold      = "hold"           // A8
+	DeniedLate      = "send_until"     // nobody waits, and it is too late to begin
+	DeniedExpired   = "intent_expired" // past pay_before
+	DeniedMoney     = "money_or_conflict"
+	DeniedCanceling = "canceling" // a cancel waits for the charge: it is asked about, never sent again
+	MaxSendsEver    = 16          // permits per operation, unsent ones included
 )
 
 // Note is one line of the history of an intent: what happened beside the evidence (claims, repeats, takeovers, permits).

@@ -94,6 +94,9 @@ func (s Situation) endHold(d *Decision) {
 func (s Situation) pageOpen(d *Decision, o evidence.Observation) {
 	p := &d.Payment
 	switch {
+	case s.askedBeforeClosing(o):
+		d.Effect, d.Why = evidence.Behind, "asked before the page was closed"
+		return
 	case p.Status.Refusal():
 		s.contradiction(d) // a page that can be paid, of a payment that is over
 		return
@@ -121,6 +124,13 @@ func (s Situation) pageOpen(d *Decision, o evidence.Observation) {
 	if d.to(SessionOpen) {
 		d.tell(EventRegistered)
 	}
+}
+
+// askedBeforeClosing says whether a lookup is older than the word that the object is closed: it counts as of when it was asked, so
+// what stood then contradicts nothing (PROTOCOL section 4).
+func (s Situation) askedBeforeClosing(o evidence.Observation) bool {
+	closed := s.Payment.Failure.Code == "canceled" || s.Payment.Failure.Code == "page_closed"
+	return s.Payment.Status == Canceled && closed && o.Source == evidence.FromLookup && o.AskedAt.Before(s.Payment.RefusedAt)
 }
 
 // over learns that the charge or page is over and holds nothing.
@@ -272,6 +282,9 @@ func (s Situation) openGate(d *Decision, o evidence.Observation) {
 	}
 }
 
+// reviewedHold is how often a hold is looked at that waits for a person (PROTOCOL K6).
+const reviewedHold = 12 * time.Hour
+
 func (s Situation) unproven(d *Decision, o evidence.Observation) {
 	if s.Payment.Status.Final() {
 		d.Effect, d.Why = evidence.Behind, "not above the present state"
@@ -294,5 +307,8 @@ func (s Situation) unproven(d *Decision, o evidence.Observation) {
 	}
 	if o.Inference == evidence.InferGiveUp {
 		d.Review, d.Why = ReviewReason(o.Note), o.Why
+		if s.Payment.Status == Authorized {
+			d.Payment.DueAt = s.Now.Add(reviewedHold) // a person has it now
+		}
 	}
 }

@@ -134,6 +134,9 @@ func (s Situation) capture(d *Decision, o evidence.Observation) {
 		}
 		d.Effect, d.Why = evidence.Repeat, "this capture is booked already"
 		s.settleKnown(d, known)
+		if o.Final && known.State == Applied && s.Payment.Status == Authorized {
+			s.last(d) // the hold is over, and what was taken of it was told before
+		}
 		return
 	}
 	p := s.Payment
@@ -190,16 +193,24 @@ func (s Situation) captured(d *Decision, mv Movement, o evidence.Observation) {
 		d.tell(EventCaptured)
 	case !o.Final && d.Payment.Captured < d.Payment.Authorized:
 		d.tell(EventCaptured)
-	case d.to(LastCapture):
-		d.tell(EventPaid)
-		s.endHold(d)
-		if s.keptAside() {
-			d.Conflict = true
-			d.tell(EventConflict)
-		}
+	case s.last(d):
 	default: // canceling
 		s.cancelTooLate(d)
 	}
+}
+
+// last ends a hold of which nothing more can be captured; false where the payment does not wait for that.
+func (s Situation) last(d *Decision) bool {
+	if !d.to(LastCapture) {
+		return false
+	}
+	d.tell(EventPaid)
+	s.endHold(d)
+	if s.keptAside() {
+		d.Conflict = true
+		d.tell(EventConflict)
+	}
+	return true
 }
 
 // expecting gives what the judgement of an observation expects: of a modification of ours its own amount, of one made by

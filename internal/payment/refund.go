@@ -12,8 +12,12 @@ import (
 // refund judges what is said of money that goes back to the payer: a refund or compensation of ours, or what was done by hand
 // at the acquirer.
 func (s Situation) refund(d *Decision, o evidence.Observation) {
-	v := evidence.Prove(o, s.expecting(o))
 	m := s.Modification
+	if m != nil && m.Status == ModSucceeded && o.Outcome == acquirer.OutcomeDeclined && o.Reference != "" && o.Reference == m.AcquirerReference {
+		s.backFromBank(d, o) // a fact about an object that is known by its id, whatever is remembered of refusals
+		return
+	}
+	v := evidence.Prove(o, s.expecting(o))
 	failed := EventRefundFailed
 	if m != nil && m.Type == Compensation {
 		failed = EventCompensationFails
@@ -152,6 +156,20 @@ func (s Situation) strayBack(d *Decision, mv Movement, strays []Movement) {
 	d.Change = append(d.Change, m)
 	d.post(ledger.ReturnedOutside, m.Reference, m)
 	d.Effect, d.Why = evidence.Booked, "what was kept aside was given back at the acquirer"
+	s.endGivenBack(d, m)
+}
+
+// endGivenBack ends an open payment whose only money was kept aside and is back with the payer: nothing was paid.
+func (s Situation) endGivenBack(d *Decision, back Movement) {
+	other := slices.ContainsFunc(s.Movements, func(m Movement) bool { return m.ID != back.ID && m.Payment == s.Payment.ID && m.State != Returned })
+	if other || back.Payment != s.Payment.ID || s.Payment.Status != Pending && s.Payment.Status != Unknown {
+		return
+	}
+	why := d.Why
+	d.Payment.Failure = failureOf(acquirer.Reply{Failure: FailureGivenBack}, FailureGivenBack)
+	s.end(d, NotExecuted, EventFailed)
+	s.gate(d, evidence.Observation{AskedAt: s.Now}, s.answered())
+	d.Why = why
 }
 
 // strayHoldBack notes that a hold which was kept aside was released.
@@ -248,12 +266,18 @@ func (s Situation) chargeback(d *Decision, o evidence.Observation) {
 		s.disputeMoves(d, s.Disputes[n], status, mv)
 		return
 	}
-	if known, ok := s.known(mv); ok { // it took back what was kept aside, and is no dispute of this payment
-		d.Effect, d.Why = evidence.Repeat, "booked already: "+string(known.State)
+	if _, ok := s.known(mv); ok { // it took back what was kept aside, and is no dispute of this payment
+		s.strayAgain(d, mv, status)
 		return
 	}
 	strays, mine := s.ofCharge(mv.Charge())
 	switch {
+	case len(strays) > 0 && status == DisputeWon: // it came and went, and what is kept aside still is
+		back := mv
+		back.Kind, back.Object = acquirer.MovementReverse, mv.Reference
+		mv.State, back.State = Returned, Returned
+		d.Book = append(d.Book, mv, back)
+		d.Effect, d.Why = evidence.Booked, "the payer's bank took back what is kept aside, and lost"
 	case len(strays) > 0:
 		s.strayBack(d, mv, strays)
 	case !mine:
@@ -261,6 +285,20 @@ func (s Situation) chargeback(d *Decision, o evidence.Observation) {
 	default:
 		s.dispute(d, mv, status)
 	}
+}
+
+// strayAgain judges a chargeback that took back what was kept aside: won, the money is with us again, and is kept aside again.
+func (s Situation) strayAgain(d *Decision, mv Movement, status DisputeStatus) {
+	back := mv
+	back.Kind, back.Object = acquirer.MovementReverse, mv.Reference
+	if _, ok := s.known(back); ok || status != DisputeWon {
+		d.Effect, d.Why = evidence.Repeat, "this is booked already"
+		return
+	}
+	back.State, back.Cause = Unapplied, string(ReviewCompensation)
+	d.Book = append(d.Book, back)
+	d.post(ledger.CompensationFailed, back.Reference, back)
+	s.conflict(d, ReviewCompensation)
 }
 
 // dispute opens a dispute: money went back, and limits what can be refunded. Where more went back than is left, it is kept

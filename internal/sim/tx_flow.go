@@ -152,6 +152,9 @@ func (t *tx) PaymentsByCommand(_ context.Context, refs []flow.CommandRef) ([]pay
 		if j, ok := t.joined.get(ref); ok && j.Modification.IsZero() {
 			p, _ := t.payments.get(flow.Row{Merchant: j.Merchant, ID: j.Payment})
 			p.By = j.By
+			if j.Answered != 0 {
+				p.AnsweredStatus = j.Answered
+			}
 			rows = append(rows, p)
 		}
 	}

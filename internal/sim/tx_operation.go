@@ -178,6 +178,8 @@ func (t *tx) denied(ask operation.PermitAsk, o operation.Operation, i payment.In
 		return "", true
 	case t.barred(ask, o, i):
 		return operation.DeniedMoney, false
+	case first(o.Kind) && t.canceling(o):
+		return operation.DeniedCanceling, false
 	case first(o.Kind) && !i.PayBefore.After(t.now):
 		return operation.DeniedExpired, false
 	case t.epoch.Held && !(ask.HeldOK && o.Epoch == t.epoch.Epoch) && account.Compared < t.epoch.Epoch:
@@ -206,6 +208,11 @@ func (t *tx) barred(ask operation.PermitAsk, o operation.Operation, i payment.In
 		return i.Conflict || p.Status != payment.Authorized
 	}
 	return first(o.Kind) && (i.Conflict || t.moneyFor(o, ask.Family))
+}
+
+func (t *tx) canceling(o operation.Operation) bool {
+	p, _ := t.payments.get(flow.Row{Merchant: o.Merchant, ID: o.Payment})
+	return p.Status == payment.Canceling
 }
 
 func (t *tx) moneyFor(o operation.Operation, family []string) (found bool) {

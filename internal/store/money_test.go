@@ -117,7 +117,8 @@ func TestAMovementIsBookedOnce(t *testing.T) {
 func TestALedgerKeyIsNeverUsedTwice(t *testing.T) {
 	sh := newShop(t)
 	st := sh.start("order-1")
-	entries, err := ledger.Received(ledger.Subject{Merchant: sh.merchant, Intent: st.intent.ID, Payment: st.payment.ID, Account: sh.account, Base: "seed:auth:1"}, st.intent.Amount)
+	entries, err := ledger.Post(ledger.Subject{Merchant: sh.merchant, Intent: st.intent.ID, Payment: st.payment.ID, Account: sh.account, Base: "seed:auth:1"},
+		ledger.Posting{Rule: ledger.Received, Amount: st.intent.Amount})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,6 +73,7 @@ func (t *tx) InsertJoined(ctx context.Context, rows []flow.Joined) error {
 		FingerprintVersions: column(in, func(j row) int16 { return int16(j.By.FPVersion) }),
 		Payments:            column(in, func(j row) pgtype.UUID { return dbID(j.Payment) }),
 		Modifications:       column(in, func(j row) pgtype.UUID { return dbID(j.Modification) }),
+		Answered:            column(in, func(j row) int32 { return int32(j.Answered) }),
 	}))
 }
 
@@ -93,6 +94,7 @@ func (t *tx) PaymentsByCommand(ctx context.Context, refs []flow.CommandRef) ([]p
 	payments, err := each(rows, func(r dbgen.PaymentsByCommandRow) (payment.Payment, error) {
 		p, err := domainPayment(r.Payment)
 		p.By = domainCommand(r.Kind, r.IdempotencyKey, r.Fingerprint, r.FingerprintVersion)
+		p.AnsweredStatus = int(r.Answered)
 		return p, err
 	})
 	return payments, t.fail("payments by command", err)

@@ -57,6 +57,8 @@ func (t *tx) whyDenied(ctx context.Context, ask operation.PermitAsk) (operation.
 		return operation.PermitAnswer{Granted: true, Op: op}, nil
 	case why.MoneyOrConflict:
 		return operation.PermitAnswer{Denied: operation.DeniedMoney}, nil
+	case why.Canceling:
+		return operation.PermitAnswer{Denied: operation.DeniedCanceling}, nil
 	case why.Expired:
 		return operation.PermitAnswer{Denied: operation.DeniedExpired}, nil
 	case why.OnHold:

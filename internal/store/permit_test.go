@@ -106,6 +106,7 @@ func TestPermitIsDenied(t *testing.T) {
 			ask.ClientWaiting = true
 		}, ""},
 		"intent expired":               {sql("UPDATE payment_intent SET pay_before = now() - interval '1 second'"), operation.DeniedExpired},
+		"being canceled":               {sql("UPDATE payment SET status = 'canceling'"), operation.DeniedCanceling},
 		"conflict":                     {sql("UPDATE payment_intent SET conflict = true"), operation.DeniedMoney},
 		"applied money":                {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Applied}), operation.DeniedMoney},
 		"unapplied money":              {move(payment.Movement{Kind: acquirer.MovementCharge, State: payment.Unapplied, Cause: "amount"}), operation.DeniedMoney},

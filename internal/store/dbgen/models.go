@@ -163,6 +163,7 @@ type JoinedCommand struct {
 	PaymentID          pgtype.UUID
 	CreatedAt          pgtype.Timestamptz
 	ModificationID     pgtype.UUID
+	AnsweredStatus     pgtype.Int2
 }
 
 type LedgerEntry struct {

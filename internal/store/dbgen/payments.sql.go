@@ -288,9 +288,9 @@ func (q *Queries) DuePaymentsWaiting(ctx context.Context, arg DuePaymentsWaiting
 }
 
 const insertJoined = `-- name: InsertJoined :exec
-INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id, modification_id)
+INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id, modification_id, answered_status)
 SELECT unnest($1::uuid[]), unnest($2::text[]), unnest($3::text[]), unnest($4::bytea[]),
-       unnest($5::smallint[]), unnest($6::uuid[]), unnest($7::uuid[])
+       unnest($5::smallint[]), unnest($6::uuid[]), unnest($7::uuid[]), NULLIF(unnest($8::int[]), 0)::smallint
 ON CONFLICT (merchant_id, kind, idempotency_key) DO NOTHING
 `
 
@@ -302,6 +302,7 @@ type InsertJoinedParams struct {
 	FingerprintVersions []int16
 	Payments            []pgtype.UUID
 	Modifications       []pgtype.UUID
+	Answered            []int32
 }
 
 // The identity of a command that met a live payment is kept for ever (PROTOCOL K8).
@@ -314,6 +315,7 @@ func (q *Queries) InsertJoined(ctx context.Context, arg InsertJoinedParams) erro
 		arg.FingerprintVersions,
 		arg.Payments,
 		arg.Modifications,
+		arg.Answered,
 	)
 	return err
 }
@@ -756,14 +758,15 @@ const paymentsByCommand = `-- name: PaymentsByCommand :many
 WITH t AS (
   SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS kind, unnest($3::text[]) AS idempotency_key
 ), c AS (
-  SELECT x.merchant_id, x.id, x.kind, x.idempotency_key, x.fingerprint, x.fingerprint_version
+  SELECT x.merchant_id, x.id, x.kind, x.idempotency_key, x.fingerprint, x.fingerprint_version, x.answered_status
     FROM t JOIN payment x ON x.merchant_id = t.merchant_id AND x.kind = t.kind AND x.idempotency_key = t.idempotency_key
    UNION ALL
-  SELECT j.merchant_id, j.payment_id, j.kind, j.idempotency_key, j.fingerprint, j.fingerprint_version
+  SELECT j.merchant_id, j.payment_id, j.kind, j.idempotency_key, j.fingerprint, j.fingerprint_version, j.answered_status
     FROM t JOIN joined_command j ON j.merchant_id = t.merchant_id AND j.kind = t.kind AND j.idempotency_key = t.idempotency_key
    WHERE j.modification_id IS NULL
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, c.kind, c.idempotency_key, c.fingerprint, c.fingerprint_version
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, c.kind, c.idempotency_key, c.fingerprint, c.fingerprint_version,
+       COALESCE(c.answered_status, p.answered_status, 0)::int AS answered
   FROM c JOIN payment p ON p.merchant_id = c.merchant_id AND p.id = c.id
 `
 
@@ -779,6 +782,7 @@ type PaymentsByCommandRow struct {
 	IdempotencyKey     string
 	Fingerprint        []byte
 	FingerprintVersion int16
+	Answered           int32
 }
 
 // By the command that made it, or by one that joined it; ModificationsByCommand knows those that joined a change to it.
@@ -835,6 +839,7 @@ func (q *Queries) PaymentsByCommand(ctx context.Context, arg PaymentsByCommandPa
 			&i.IdempotencyKey,
 			&i.Fingerprint,
 			&i.FingerprintVersion,
+			&i.Answered,
 		); err != nil {
 			return nil, err
 		}

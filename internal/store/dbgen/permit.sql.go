@@ -29,6 +29,7 @@ UPDATE operation o
             NOT (SELECT i.conflict FROM payment_intent i WHERE i.merchant_id = o.merchant_id AND i.id = o.intent_id)
             AND EXISTS (SELECT FROM payment p WHERE p.merchant_id = o.merchant_id AND p.id = o.payment_id AND p.status = 'authorized')
        ELSE ($10::boolean OR o.send_until > now())
+            AND NOT EXISTS (SELECT FROM payment p WHERE p.merchant_id = o.merchant_id AND p.id = o.payment_id AND p.status = 'canceling')
             AND (SELECT i.pay_before > now() AND NOT i.conflict FROM payment_intent i WHERE i.merchant_id = o.merchant_id AND i.id = o.intent_id)
             AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.intent_id = o.intent_id
                                AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
@@ -57,7 +58,7 @@ type GrantPermitParams struct {
 }
 
 // The permit (PROTOCOL A0): no row, no send. WhyDenied reads the same conditions, one by one. Only what first takes or holds
-// money is barred by time and by money that is there (W3, P7); what gives back, or up, is barred by neither.
+// money is barred by time, by money that is there, and by a cancel (W3, P7, X6); what gives back, or up, is barred by none of them.
 func (q *Queries) GrantPermit(ctx context.Context, arg GrantPermitParams) (Operation, error) {
 	row := q.db.QueryRow(ctx, grantPermit,
 		arg.Unsent,
@@ -150,6 +151,8 @@ SELECT o.merchant_id, o.kind, o.idempotency_key, o.id, o.fingerprint, o.fingerpr
              OR EXISTS (SELECT FROM movement m WHERE m.merchant_id = o.merchant_id AND m.acquirer_key = ANY(array_append($1::text[], o.acquirer_key))
                            AND m.payment_id IS NULL AND m.kind IN ('charge', 'capture') AND m.state <> 'returned')
         END)::boolean AS money_or_conflict,
+       (o.kind NOT IN ('capture', 'cancel', 'refund', 'compensate')
+        AND EXISTS (SELECT FROM payment p WHERE p.merchant_id = o.merchant_id AND p.id = o.payment_id AND p.status = 'canceling'))::boolean AS canceling,
        (e.held AND NOT ($2::boolean AND o.epoch = e.epoch)
         AND NOT EXISTS (SELECT FROM acquirer_account a WHERE a.merchant_id = o.merchant_id AND a.id = o.account_id
                            AND a.compared_epoch >= e.epoch))::boolean AS on_hold,
@@ -178,6 +181,7 @@ type WhyDeniedRow struct {
 	Operation       Operation
 	Expired         bool
 	MoneyOrConflict bool
+	Canceling       bool
 	OnHold          bool
 	Late            bool
 	CutOff          bool
@@ -234,6 +238,7 @@ func (q *Queries) WhyDenied(ctx context.Context, arg WhyDeniedParams) (WhyDenied
 		&i.Operation.Object,
 		&i.Expired,
 		&i.MoneyOrConflict,
+		&i.Canceling,
 		&i.OnHold,
 		&i.Late,
 		&i.CutOff,

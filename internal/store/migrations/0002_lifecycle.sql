@@ -134,7 +134,9 @@ ALTER TABLE operation
   ADD modification_id uuid,
   ADD object          text; -- the acquirer's id of what the call is about (A1)
 
-ALTER TABLE joined_command ADD modification_id uuid;
+ALTER TABLE joined_command
+  ADD modification_id uuid,
+  ADD answered_status smallint; -- where the join itself was the final answer (K8)
 
 -- K6: an entry is written once for an operation: two changes of one payment may each wait for a person.
 DROP INDEX review_once_payment;

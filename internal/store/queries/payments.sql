@@ -62,9 +62,9 @@ UPDATE payment p
 
 -- name: InsertJoined :exec
 -- The identity of a command that met a live payment is kept for ever (PROTOCOL K8).
-INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id, modification_id)
+INSERT INTO joined_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, payment_id, modification_id, answered_status)
 SELECT unnest(@merchants::uuid[]), unnest(@kinds::text[]), unnest(@keys::text[]), unnest(@fingerprints::bytea[]),
-       unnest(@fingerprint_versions::smallint[]), unnest(@payments::uuid[]), unnest(@modifications::uuid[])
+       unnest(@fingerprint_versions::smallint[]), unnest(@payments::uuid[]), unnest(@modifications::uuid[]), NULLIF(unnest(@answered::int[]), 0)::smallint
 ON CONFLICT (merchant_id, kind, idempotency_key) DO NOTHING;
 
 -- name: PaymentsByCommand :many
@@ -72,14 +72,15 @@ ON CONFLICT (merchant_id, kind, idempotency_key) DO NOTHING;
 WITH t AS (
   SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS idempotency_key
 ), c AS (
-  SELECT x.merchant_id, x.id, x.kind, x.idempotency_key, x.fingerprint, x.fingerprint_version
+  SELECT x.merchant_id, x.id, x.kind, x.idempotency_key, x.fingerprint, x.fingerprint_version, x.answered_status
     FROM t JOIN payment x ON x.merchant_id = t.merchant_id AND x.kind = t.kind AND x.idempotency_key = t.idempotency_key
    UNION ALL
-  SELECT j.merchant_id, j.payment_id, j.kind, j.idempotency_key, j.fingerprint, j.fingerprint_version
+  SELECT j.merchant_id, j.payment_id, j.kind, j.idempotency_key, j.fingerprint, j.fingerprint_version, j.answered_status
     FROM t JOIN joined_command j ON j.merchant_id = t.merchant_id AND j.kind = t.kind AND j.idempotency_key = t.idempotency_key
    WHERE j.modification_id IS NULL
 )
-SELECT sqlc.embed(p), c.kind, c.idempotency_key, c.fingerprint, c.fingerprint_version
+SELECT sqlc.embed(p), c.kind, c.idempotency_key, c.fingerprint, c.fingerprint_version,
+       COALESCE(c.answered_status, p.answered_status, 0)::int AS answered
   FROM c JOIN payment p ON p.merchant_id = c.merchant_id AND p.id = c.id;
 
 -- name: DuePayments :many
