@@ -38,13 +38,14 @@ func accountName(account string) string {
 
 // deniedWords say why a further send was not allowed.
 var deniedWords = map[string]string{
-	operation.DeniedStale:   "another worker owns the payment now",
-	operation.DeniedCutOff:  "the acquirer may have forgotten the key by now",
-	operation.DeniedBudget:  "it was sent as often as is allowed",
-	operation.DeniedHold:    "sends are on hold after a database failover",
-	operation.DeniedLate:    "no client waits any more, and it is too late to begin",
-	operation.DeniedExpired: "the order's time to pay is over",
-	operation.DeniedMoney:   "money has moved for this order, or a conflict is open",
+	operation.DeniedCanceling: "the payment is being canceled",
+	operation.DeniedStale:     "another worker owns the payment now",
+	operation.DeniedCutOff:    "the acquirer may have forgotten the key by now",
+	operation.DeniedBudget:    "it was sent as often as is allowed",
+	operation.DeniedHold:      "sends are on hold after a database failover",
+	operation.DeniedLate:      "no client waits any more, and it is too late to begin",
+	operation.DeniedExpired:   "the order's time to pay is over",
+	operation.DeniedMoney:     "money has moved for this order, or a conflict is open",
 }
 
 // by names a request and its key, which is shown as a hash.
