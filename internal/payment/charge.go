@@ -227,8 +227,8 @@ func (s Situation) notExecuted(d *Decision, o evidence.Observation) {
 // end refuses the payment finally, with the failure that is set. While it is being canceled, a refusal is what the cancel
 // wanted: nothing is left to reverse.
 func (s Situation) end(d *Decision, by Cause, event EventType) {
-	if s.Payment.Status == Registered && by == Refused {
-		by, event = FinalError, EventFailed // the payer's step ended in a refusal
+	if s.Payment.Status == Registered && (by == Refused || d.Payment.Failure.Code == FailureGivenBack) {
+		by, event = FinalError, EventFailed // the payer's step ended in a refusal, or in money that went back
 	}
 	if s.Payment.Status == Canceling {
 		by, event = ReversalProven, EventCanceled

@@ -162,7 +162,8 @@ func (s Situation) strayBack(d *Decision, mv Movement, strays []Movement) {
 // endGivenBack ends an open payment whose only money was kept aside and is back with the payer: nothing was paid.
 func (s Situation) endGivenBack(d *Decision, back Movement) {
 	other := slices.ContainsFunc(s.Movements, func(m Movement) bool { return m.ID != back.ID && m.Payment == s.Payment.ID && m.State != Returned })
-	if other || back.Payment != s.Payment.ID || s.Payment.Status != Pending && s.Payment.Status != Unknown {
+	waits := s.Payment.Status == Pending || s.Payment.Status == Unknown || s.Payment.Status == Registered
+	if other || back.Payment != s.Payment.ID || !waits {
 		return
 	}
 	why := d.Why
