@@ -87,6 +87,7 @@ func (s Situation) compensated(d *Decision, mv Movement) {
 		stray := s.Movements[n]
 		stray.State, stray.Cause = Returned, ""
 		d.Change = append(d.Change, stray)
+		s.endGivenBack(d, stray)
 	}
 	if mv.Amount.IsPositive() { // the release of a hold moves nothing
 		d.Book = append(d.Book, mv)
@@ -169,7 +170,7 @@ func (s Situation) endGivenBack(d *Decision, back Movement) {
 	why := d.Why
 	d.Payment.Failure = failureOf(acquirer.Reply{Failure: FailureGivenBack}, FailureGivenBack)
 	s.end(d, NotExecuted, EventFailed)
-	s.gate(d, evidence.Observation{AskedAt: s.Now}, s.answered())
+	s.gate(d, evidence.Observation{AskedAt: s.Now}, s.answered() && s.Modification == nil)
 	d.Why = why
 }
 
