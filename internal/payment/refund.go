@@ -93,7 +93,9 @@ func (s Situation) compensated(d *Decision, mv Movement) {
 		d.Book = append(d.Book, mv)
 		d.post(ledger.Compensated, mv.Reference, mv)
 	}
-	d.Effect, d.Why = evidence.Booked, "money that should not have moved was given back"
+	if d.Why = "money that should not have moved was given back"; d.Effect != evidence.Moved {
+		d.Effect = evidence.Booked
+	}
 	d.tell(EventCompensated)
 }
 

@@ -73,7 +73,7 @@ SELECT p.merchant_id, p.intent_id, p.id, coalesce(p.failure_code, '') || ': ' ||
   FROM payment p
   JOIN evidence v ON v.merchant_id = p.merchant_id AND v.intent_id = p.intent_id AND v.payment_id = p.id AND v.effect = 'moved'
   LEFT JOIN operation o ON o.merchant_id = p.merchant_id AND o.payment_id = p.id AND o.sends > 0 AND o.kind = 'create_payment'
- WHERE p.status = 'failed' AND NOT p.conflict
+ WHERE p.status = 'failed' AND NOT p.conflict AND p.failure_code <> 'given_back' -- the money moved, and went back
  GROUP BY p.merchant_id, p.id
 HAVING NOT bool_or(` + provesNotExecuted + `)`},
 		{"declined without the acquirer's refusal", `
