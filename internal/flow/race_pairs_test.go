@@ -68,7 +68,7 @@ func page(l life) {
 func TestRaceTwins(t *testing.T) {
 	for _, w := range twins {
 		for _, keys := range [][2]string{{"one", "one"}, {"one", "two"}} {
-			for _, point := range []string{behindTheLock, operation.PointInClaim, operation.PointAfterClaim, operation.PointAfterReply, operation.PointBeforeRecord} {
+			for _, point := range []string{behindTheLock, operation.PointInClaim, operation.PointAfterClaim, operation.PointBeforeRecord} {
 				t.Run(w.name+"/"+map[bool]string{true: "one key", false: "two keys"}[keys[0] == keys[1]]+"/"+point, func(t *testing.T) {
 					t.Parallel()
 					l := newLife(t, nil)

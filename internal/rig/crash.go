@@ -111,36 +111,3 @@ func (g *Gate) Reached() <-chan struct{} { return g.reached }
 
 // Open lets go.
 func (g *Gate) Open() { g.opened.Do(func() { close(g.open) }) }
-
-// Barrier is a fault plan that holds whoever meets a point until so many stand there; later ones pass.
-type Barrier struct {
-	Point string
-
-	mu   sync.Mutex
-	left int
-	open chan struct{}
-}
-
-// MeetAt makes a barrier for n that meet the point.
-func MeetAt(point string, n int) *Barrier {
-	return &Barrier{Point: point, left: n, open: make(chan struct{})}
-}
-
-// Hit implements operation.Faults.
-func (b *Barrier) Hit(ctx context.Context, point string) error {
-	if point != b.Point {
-		return nil
-	}
-	b.mu.Lock()
-	b.left--
-	if b.left == 0 {
-		close(b.open)
-	}
-	b.mu.Unlock()
-	select {
-	case <-b.open:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
