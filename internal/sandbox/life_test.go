@@ -156,13 +156,6 @@ func told(movements []Movement) string {
 	return strings.Join(lines, ", ")
 }
 
-func (l *life) register() []Movement {
-	l.t.Helper()
-	movements, err := l.Register(l.ctx)
-	l.ok(err)
-	return movements
-}
-
 func TestLivesOfCharges(t *testing.T) {
 	for _, tc := range []struct {
 		steps, status      string
