@@ -3,11 +3,11 @@ package flow_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/operation"
-	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/problem"
 	"github.com/hapaxpay/hapax/internal/rig"
 	"github.com/hapaxpay/hapax/money"
@@ -186,7 +186,7 @@ func TestRaceChecks(t *testing.T) {
 			}
 			all := []func(p *rig.Replica){check, check}
 			if tc.sweep {
-				l.r.Later(payment.CodeLife) // long enough for the page to be due
+				l.r.Later(10 * time.Minute) // the page is due
 				all = append(all, func(p *rig.Replica) { p.Sweep.Pass(t.Context()) })
 			}
 			l.r.Together(operation.PointAfterLookup, all...)
