@@ -23,10 +23,10 @@ build:
 	$(GO) build -o bin/hapax ./cmd/hapax
 
 test: ## every test
-	$(WITH_DB) $(GO) test ./...
+	$(WITH_DB) $(GO) test -timeout 20m ./...
 
 race: ## the concurrent packages under the race detector
-	$(WITH_DB) $(GO) test -race $(RACE)
+	$(WITH_DB) $(GO) test -race -short -timeout 25m $(RACE)
 
 check: vet staticcheck gofmt arch ## everything that reads the code
 

@@ -68,6 +68,9 @@ var beforeCall = []string{operation.PointInClaim, operation.PointAfterClaim, ope
 // named point; then the client repeats at another replica, further processes vanish while they recover, and the sweep ends it. At
 // most one act for one command at the acquirer, a state that tells the truth, and every invariant.
 func TestEveryCommandAtEveryCrashPoint(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the matrix is left to the run without the race detector")
+	}
 	var met sync.Map // the points that were met
 	t.Run("all", func(t *testing.T) {
 		for n := range commands {

@@ -40,6 +40,9 @@ var behaviours = []struct {
 // then a repeat of the client at another replica, and the sweep. At most one movement, a state that tells the truth,
 // and every invariant.
 func TestEveryBehaviourAtEveryCrashPoint(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: the matrix is left to the run without the race detector")
+	}
 	points := append([]string{"none"}, operation.Points...)
 	for _, b := range behaviours {
 		t.Run(b.method, func(t *testing.T) {

@@ -86,6 +86,9 @@ func (s Situation) ours(d *Decision, o evidence.Observation, v evidence.Verdict,
 			}
 		}
 		s.fail(d, failureOf(o.Reply, fallback))
+		if o.Reference != "" && o.Outcome == acquirer.OutcomeDeclined {
+			d.Modification.AcquirerReference = o.Reference // what is told of this object later is older, or newer, news of it
+		}
 		d.Effect, d.Why = evidence.Moved, string(m.Type)+" refused: "+d.Modification.Failure.Code
 		d.tell(failed)
 	case evidence.StaleInference:
@@ -256,7 +259,7 @@ func (s Situation) cancelDone(d *Decision, o evidence.Observation) {
 	if s.Payment.Status == Canceling {
 		s.reversed(d, o.Reference)
 	} else {
-		if s.Modification.Status.Open() {
+		if m := s.Modification; m.Status.Open() || m.Status == ModSucceeded && m.AcquirerReference == "" {
 			s.succeed(d, o.Reference)
 		}
 		d.Effect, d.Why = evidence.Behind, "not above the present state"

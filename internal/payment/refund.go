@@ -56,6 +56,8 @@ func (s Situation) refund(d *Decision, o evidence.Observation) {
 		s.succeed(d, mv.Reference)
 	case m != nil && m.Status.Open():
 		s.excess(d, mv) // the amount stays reserved until a person has looked
+	case m != nil && m.Status == ModFailed && m.AcquirerReference == mv.Reference && !s.after(o, *m):
+		d.Effect, d.Why = evidence.Behind, "it failed at the bank after that"
 	case m != nil && m.Status == ModFailed && s.Payment.Remaining() >= mv.Amount.Minor() && v == evidence.Done:
 		s.refunded(d, mv) // it had been done after all, and its amount was free
 		s.succeed(d, mv.Reference)
@@ -64,6 +66,11 @@ func (s Situation) refund(d *Decision, o evidence.Observation) {
 	default:
 		s.byHand(d, mv)
 	}
+}
+
+// after says whether the acquirer was asked after the modification got its result: only then can it tell of something newer.
+func (s Situation) after(o evidence.Observation, m Modification) bool {
+	return o.Source == evidence.FromLookup && o.AskedAt.After(m.UpdatedAt)
 }
 
 // refunded counts money that was given back.
@@ -119,7 +126,9 @@ func (s Situation) byHand(d *Decision, mv Movement) {
 		s.early(d, "it is not known yet what was taken")
 	case s.maybeOurs(mv):
 		s.early(d, "a refund of the same amount is under way, and this may be it")
-	case s.Payment.Status == Paid && s.Payment.Remaining() >= mv.Amount.Minor() && mv.Amount.Currency() == s.Payment.Amount.Currency():
+	case s.Payment.Status == Canceling:
+		s.early(d, "the reversal has no result yet, and may have given it back too")
+	case s.Payment.Remaining() >= mv.Amount.Minor() && mv.Amount.Currency() == s.Payment.Amount.Currency():
 		s.refunded(d, mv)
 		d.Created = &Modification{Merchant: s.Payment.Merchant, Intent: s.Intent.ID, Payment: s.Payment.ID, Type: Refund,
 			Action: acquirer.ActionRefund, Status: ModSucceeded, Amount: mv.Amount, External: true, Account: s.Payment.Account,
