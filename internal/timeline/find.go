@@ -12,7 +12,8 @@ import (
 type hit struct{ intent, movement id.ID }
 
 // kinds are the kinds of commands, the second column of every index over idempotency keys.
-var kinds = []string{string(operation.CreateIntent), string(operation.CreatePayment), string(operation.DecideReview)}
+var kinds = []string{string(operation.CreateIntent), string(operation.CreatePayment), string(operation.DecideReview),
+	string(operation.CapturePayment), string(operation.CancelPayment), string(operation.CreateRefund), string(operation.IssueCode)}
 
 // Prefixes that only this package reads.
 const decisionPrefix = "dec_"
@@ -27,6 +28,8 @@ WITH found AS (
   UNION ALL SELECT intent_id, NULL FROM payment WHERE merchant_id = @merchant::uuid AND acquirer_key = @q
   UNION ALL SELECT intent_id, NULL FROM payment WHERE merchant_id = @merchant::uuid AND acquirer_reference = @q
   UNION ALL SELECT intent_id, NULL FROM payment WHERE merchant_id = @merchant::uuid AND kind = ANY(@kinds::text[]) AND idempotency_key = @q
+  UNION ALL SELECT intent_id, NULL FROM modification WHERE merchant_id = @merchant::uuid AND (id = ANY(@changes::uuid[]) OR acquirer_key = @q OR acquirer_reference = @q)
+  UNION ALL SELECT intent_id, NULL FROM modification WHERE merchant_id = @merchant::uuid AND kind = ANY(@kinds::text[]) AND idempotency_key = @q
   UNION ALL SELECT intent_id, NULL FROM payment_intent_version WHERE merchant_id = @merchant::uuid AND kind = ANY(@kinds::text[]) AND idempotency_key = @q
   UNION ALL SELECT intent_id, NULL FROM operation WHERE merchant_id = @merchant::uuid AND id = @operation::uuid
   UNION ALL SELECT intent_id, NULL FROM operation WHERE merchant_id = @merchant::uuid AND kind = ANY(@kinds::text[]) AND idempotency_key = @q
@@ -49,6 +52,13 @@ func resolve(ctx context.Context, tx pgx.Tx, merchant id.ID, q string) ([]hit, e
 		"review": id.Review, "movement": id.Movement, "evidence": id.Evidence, "decision": decisionPrefix} {
 		args[name] = parse(prefix, q)
 	}
+	changes := []string{}
+	for _, prefix := range []string{id.Capture, id.Cancel, id.Refund} {
+		if x := parse(prefix, q); x != nil {
+			changes = append(changes, *x)
+		}
+	}
+	args["changes"] = changes
 	rows, err := tx.Query(ctx, resolveSQL, args)
 	if err != nil {
 		return nil, err

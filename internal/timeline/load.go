@@ -85,6 +85,7 @@ type paymentRow struct {
 	status                      string
 	conflict, gateOpen          bool
 	minor, captured, refunded   int64
+	disputed                    int64
 	currency, key               string
 	reference, failure, because string
 	createdAt                   time.Time
@@ -109,14 +110,14 @@ func (t *teller) readPayments(ctx context.Context) error {
 	var raw [16]byte
 	var due *time.Time
 	return t.each(ctx, "payments", `
-SELECT p.id, p.n, p.status, p.conflict, p.gate_open, p.amount, p.captured_amount, p.refunded_amount, p.currency, p.acquirer_key,
+SELECT p.id, p.n, p.status, p.conflict, p.gate_open, p.amount, p.captured_amount, p.refunded_amount, p.disputed_amount, p.currency, p.acquirer_key,
        coalesce(p.acquirer_reference, ''), coalesce(p.failure_code, ''), coalesce(p.failure_message, ''), p.created_at,
        coalesce(o.due_at, p.due_at), coalesce(o.state = 'in_review', false),
        EXISTS (SELECT FROM movement m WHERE m.merchant_id = p.merchant_id AND m.intent_id = p.intent_id AND m.payment_id = p.id AND m.state = 'unapplied')
   FROM payment p LEFT JOIN LATERAL (SELECT w.due_at, w.state FROM operation w WHERE w.merchant_id = p.merchant_id AND w.payment_id = p.id
        AND w.state <> 'completed' AND w.follows_id IS NULL ORDER BY w.due_at LIMIT 1) o ON true
  WHERE p.merchant_id = $1::uuid AND p.intent_id = $2::uuid ORDER BY p.n`, t.of(), []any{&raw, &p.n, &p.status, &p.conflict, &p.gateOpen, &p.minor, &p.captured,
-		&p.refunded, &p.currency, &p.key, &p.reference, &p.failure, &p.because, &p.createdAt, &due, &p.inReview, &p.keptAside}, func() {
+		&p.refunded, &p.disputed, &p.currency, &p.key, &p.reference, &p.failure, &p.because, &p.createdAt, &due, &p.inReview, &p.keptAside}, func() {
 		p.id, p.nextLook = raw, time.Time{}
 		if due != nil {
 			p.nextLook = *due
@@ -186,14 +187,14 @@ func (t *teller) evidence(ctx context.Context) error {
 	var payment, op *[16]byte
 	var seen []evidenceRow
 	err := t.each(ctx, "evidence", `
-SELECT id, payment_id, operation_id, source, outcome, class, coalesce(code, ''), coalesce(reference, ''), coalesce(our_reference, ''), amount, coalesce(currency, ''),
+SELECT id, payment_id, operation_id, source, about, outcome, class, coalesce(code, ''), coalesce(reference, ''), coalesce(our_reference, ''), amount, coalesce(currency, ''),
        coalesce(acquirer_request_id, ''), fence, inference, effect, why, coalesce(person, ''), coalesce(note, ''), raw_hash IS NOT NULL, created_at
   FROM evidence WHERE merchant_id = $1::uuid AND intent_id = $2::uuid ORDER BY created_at, id`, t.of(),
-		[]any{&raw, &payment, &op, &e.source, &e.outcome, &e.class, &e.code, &e.reference, &e.ourReference, &e.minor, &e.currency,
+		[]any{&raw, &payment, &op, &e.source, &e.about, &e.outcome, &e.class, &e.code, &e.reference, &e.ourReference, &e.minor, &e.currency,
 			&e.requestID, &e.turn.fence, &e.inference, &e.effect, &e.why, &e.person, &e.note, &e.answered, &e.at}, func() {
 			e.id, e.turn.operation = raw, orZero(op)
 			p, known := t.payments[orZero(payment)]
-			e.mismatch = known && e.outcome == "succeeded" &&
+			e.mismatch = known && e.outcome == "succeeded" && !e.change() &&
 				(e.minor == nil || *e.minor != p.minor || e.currency != p.currency || e.ourReference != "" && e.ourReference != p.key)
 			seen = append(seen, e)
 		})

@@ -32,6 +32,10 @@ func accountName(account string) string {
 		return "what we owe the merchant"
 	case account == "unapplied":
 		return "money kept aside"
+	case strings.HasPrefix(account, "authorized:"):
+		return "what is held for us"
+	case account == "held":
+		return "the other side of what is held"
 	}
 	return account
 }
@@ -63,8 +67,8 @@ func (n noteRow) by() string {
 
 func (n noteRow) sentence() string {
 	switch n.what {
-	case operation.WhatClaimed:
-		return n.by() + " starts the payment; one request to the acquirer is allowed."
+	case operation.WhatClaimed, operation.WhatBegun:
+		return n.begun()
 	case operation.WhatRepeat:
 		return n.by() + " came again and got " + repeatWords(n.why) + "; nothing was sent."
 	case operation.WhatReuse:
@@ -123,6 +127,7 @@ func problemWords(code string) string {
 // evidenceRow is an observation as the sentences need it.
 type evidenceRow struct {
 	source, outcome, class, code string
+	about                        string // charge, session, capture, reverse, close, refund, chargeback
 	reference, ourReference      string
 	minor                        *int64
 	currency, requestID          string
@@ -180,13 +185,15 @@ func (e evidenceRow) observed() string {
 	case "not_sent":
 		return "Nothing reached the acquirer: no byte was sent"
 	case "succeeded":
-		return begin + e.sum() + " were taken" + e.named()
+		return begin + e.done()
+	case "closed":
+		return begin + "it is over, and nothing is held" + e.named()
 	case "held":
 		return begin + e.sum() + " are held" + e.named()
 	case "registered":
 		return begin + "the payer has a step to do on the acquirer's page"
 	case "declined":
-		return begin + "refused" + e.coded()
+		return begin + e.refused()
 	case "rejected":
 		return begin + "the request was rejected before it was executed" + e.coded()
 	case "pending":
@@ -238,7 +245,12 @@ func (e evidenceRow) consequence() string {
 	case "moved":
 		return e.moved()
 	case "booked":
+		if e.change() || e.outcome == "held" || e.why == "money taken" {
+			return "; " + e.why
+		}
 		return "; the money is kept aside: " + e.why
+	case "early":
+		return "; kept for later: " + e.why
 	case "repeat":
 		return "; known already, nothing changes"
 	case "behind":
@@ -263,6 +275,10 @@ func (e evidenceRow) gateWords() string {
 
 func (e evidenceRow) moved() string {
 	switch {
+	case e.change(), e.outcome == "closed", e.outcome == "registered":
+		return "; " + e.why
+	case e.outcome == "held":
+		return "; the payment is authorized"
 	case e.mismatch:
 		return "; that is not what was asked: the money is kept aside, and the payment is unknown"
 	case e.outcome == "succeeded":
@@ -303,8 +319,13 @@ var kindWords = map[string]string{
 
 // sentence says what was true of the money when it was booked; later says that it changed afterwards.
 func (m movementRow) sentence(later bool) string {
+	if m.kind == "hold" {
+		return m.holdWords(later)
+	}
 	text := fmt.Sprintf("Money: %s were %s, the acquirer's reference %s", amount(m.minor, m.currency), kindWords[m.kind], m.reference)
 	switch {
+	case m.kind != "charge" && m.kind != "capture" && m.cause == "":
+		return text + "."
 	case m.state == "applied" && !later:
 		return text + "; it counts for this order."
 	case m.cause == "": // it found its payment later
@@ -315,6 +336,9 @@ func (m movementRow) sentence(later bool) string {
 
 // outcome says what became of money that was kept aside; empty: nothing yet.
 func (m movementRow) outcome() string {
+	if m.kind == "hold" {
+		return m.holdOutcome()
+	}
 	text := fmt.Sprintf("The money kept aside, %s, the acquirer's reference %s, ", amount(m.minor, m.currency), m.reference)
 	switch m.state {
 	case "applied":
@@ -341,6 +365,9 @@ var reasonWords = map[string]string{
 	"second_movement":     "money was taken a second time for this order",
 	"contradiction":       "what the acquirer says contradicts what it said before",
 	"unattributed_money":  "money was taken that belongs to no order of ours",
+	"stray_hold":          "money is held that should not be",
+	"compensation_failed": "money that should not have moved could not be given back",
+	"excess_given_back":   "more was given or taken back than was left of the payment",
 	"repeats_forbidden":   "it was sent once without an answer, and must not be sent again",
 }
 
@@ -385,6 +412,9 @@ func eventWords(kind, failure string) string {
 	case "payment.in_review":
 		return "the merchant is told that a person decides"
 	}
+	if words := eventsOfChanges[kind]; words != "" {
+		return words
+	}
 	return "the merchant is told"
 }
 
@@ -397,12 +427,19 @@ func (p paymentRow) standing() string {
 		if p.refunded > 0 {
 			text += ", " + amount(p.refunded, p.currency) + " were given back"
 		}
+		if p.disputed > 0 {
+			text += ", " + amount(p.disputed, p.currency) + " were taken back by the payer's bank"
+		}
 	case "declined", "failed", "canceled":
 		text += ": no money counts for it (" + p.why() + ")"
 		if !p.gateOpen {
 			text += ". Another payment may start when nothing can arrive any more" + p.next()
 		}
 	default:
+		if words := p.openStanding(); words != "" && !p.inReview && !p.keptAside {
+			text += words
+			break
+		}
 		if p.keptAside {
 			text += ": money was taken, but not as asked; it is kept aside"
 		} else {
