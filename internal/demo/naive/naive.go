@@ -200,5 +200,6 @@ func (s *Service) pay(ctx context.Context, req payRequest) (resp payResponse, er
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /payments", s.handlePay)
+	s.hostedRoutes(mux)
 	return mux
 }

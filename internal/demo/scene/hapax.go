@@ -122,7 +122,7 @@ func (s *hapaxService) open(ctx context.Context, p *process) (backend, error) {
 		}
 		return nil
 	})
-	r, err := app.Open(ctx, s.cfg, app.Options{Log: quiet, Faults: faults, Doer: transport, Version: "demo"})
+	r, err := app.Open(ctx, s.cfg, app.Options{Log: quiet, Faults: faults, Doer: transport, Version: "demo", Dev: true})
 	if err != nil {
 		transport.Close()
 		return nil, err
@@ -224,4 +224,52 @@ func (b *hapaxBackend) pass(ctx context.Context) error {
 func (b *hapaxBackend) close(ctx context.Context) error {
 	defer b.transport.Close()
 	return b.replica.Close(ctx)
+}
+
+// authorized makes a call with the merchant's key.
+func (s *hapaxService) authorized(ctx context.Context, url, key string, body map[string]any) (*http.Request, error) {
+	r, err := post(ctx, url, body)
+	if err == nil {
+		r.Header.Set("Authorization", "Bearer "+s.apiKey)
+		if key != "" {
+			r.Header.Set("Idempotency-Key", key)
+		}
+	}
+	return r, err
+}
+
+func (s *hapaxService) create(ctx context.Context, url, key string, o order, _ string) (*http.Request, error) {
+	return s.authorized(ctx, url+"/v1/payments", key, map[string]any{"client_reference": strconv.FormatInt(o.number, 10), "amount": o.amount,
+		"currency": o.currency, "flow": "hosted", "return_url": "https://shop.example/thanks"})
+}
+
+func (s *hapaxService) ask(ctx context.Context, url, payment string, _ order) (*http.Request, error) {
+	return s.authorized(ctx, url+"/v1/payments/"+payment+"/check", "", map[string]any{})
+}
+
+func (s *hapaxService) cancel(ctx context.Context, url, key, payment string, _ order, code string) (*http.Request, error) {
+	return s.authorized(ctx, url+"/v1/payments/"+payment+"/cancel", key, map[string]any{"code": code})
+}
+
+// issued asks for a one-time code; in the demo, as in development, it stands in a header.
+func (s *hapaxService) issued(ctx context.Context, st *stage, payment, _ string) (string, error) {
+	r, err := s.authorized(ctx, st.replicas[0].url+"/v1/payments/"+payment+"/cancel_code", "code-1", map[string]any{})
+	if err != nil {
+		return "", err
+	}
+	res, err := st.client.Do(r)
+	if err != nil {
+		return "", err
+	}
+	return res.Header.Get("Cancel-Code"), res.Body.Close()
+}
+
+func (s *hapaxService) booked(ctx context.Context, number int64) (status string, receipts int, err error) {
+	err = s.owner.QueryRow(ctx, `
+		SELECT p.status, (SELECT count(*) FROM ledger_entry l WHERE l.merchant_id = p.merchant_id AND l.intent_id = p.intent_id
+		                     AND l.account = 'merchant_payable' AND l.amount < 0)
+		  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
+		 WHERE i.merchant_id = $1 AND i.client_reference = $2 ORDER BY p.n DESC LIMIT 1`,
+		s.merchant.String(), strconv.FormatInt(number, 10)).Scan(&status, &receipts)
+	return status, receipts, err
 }

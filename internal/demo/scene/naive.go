@@ -84,3 +84,23 @@ func (b naiveBackend) close(context.Context) error {
 	b.Close()
 	return nil
 }
+
+func (s *naiveService) create(ctx context.Context, url, _ string, o order, code string) (*http.Request, error) {
+	return post(ctx, url+"/sessions", map[string]any{"order_id": o.number, "amount": o.amount, "currency": o.currency, "code": code})
+}
+
+func (s *naiveService) ask(ctx context.Context, url, _ string, o order) (*http.Request, error) {
+	return post(ctx, url+"/check", map[string]any{"order_id": o.number})
+}
+
+func (s *naiveService) cancel(ctx context.Context, url, _, _ string, o order, code string) (*http.Request, error) {
+	return post(ctx, url+"/cancel", map[string]any{"order_id": o.number, "code": code})
+}
+
+func (s *naiveService) issued(_ context.Context, _ *stage, _, code string) (string, error) {
+	return code, nil
+}
+
+func (s *naiveService) booked(ctx context.Context, number int64) (string, int, error) {
+	return s.reader.Hosted(ctx, number)
+}

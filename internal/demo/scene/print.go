@@ -40,6 +40,12 @@ func (o Outcome) short() string {
 	if o.Movements > 1 {
 		words = append(words, "CHARGED "+times(o.Movements))
 	}
+	if o.Asked > 1 {
+		words = append(words, fmt.Sprintf("ASKED FOR IT %s", times(o.Asked)))
+	}
+	if o.Receipts > 1 {
+		words = append(words, fmt.Sprintf("BOOKED IT %s", times(o.Receipts)))
+	}
 	if o.Untruths > 0 {
 		words = append(words, "client misled")
 	}

@@ -18,7 +18,9 @@ type play struct {
 }
 
 // plays lists the scenarios that need no restore, in the order in which they are printed.
-func plays() []play {
+func plays() []play { return append(directPlays(), hostedPlays()...) }
+
+func directPlays() []play {
 	return []play{
 		{name: "incident_1", title: "the read times out, the acquirer books 0.8 s later", script: readTimeout},
 		{name: "incident_2", title: "a POST is doubled by the phone's HTTP library, two replicas take it", script: doubledPost},

@@ -64,17 +64,21 @@ func (r *Result) Of(service string) *Outcome {
 
 // Outcome is what one service came to in one scenario.
 type Outcome struct {
-	Movements      int      `json:"movements"`        // net, of the scenario's order, by the acquirer's register
-	MovementsGross int      `json:"movements_gross"`  // charges, before what was given back
-	FinalStatus    string   `json:"final_status"`     // what the service itself believes in the end
-	InReview       bool     `json:"in_review"`        // handed to a person
-	Untruths       int      `json:"untruths"`         // final answers that the register contradicts
-	Told           []string `json:"told"`             // every answer, in order: key, status, word
-	Verify         []string `json:"verify,omitempty"` // invariants that `hapax verify` found broken
+	Movements      int      `json:"movements"`          // net, of the scenario's order, by the acquirer's register
+	MovementsGross int      `json:"movements_gross"`    // charges, before what was given back
+	FinalStatus    string   `json:"final_status"`       // what the service itself believes in the end
+	InReview       bool     `json:"in_review"`          // handed to a person
+	Untruths       int      `json:"untruths"`           // final answers that the register contradicts
+	Asked          int      `json:"asked,omitempty"`    // hosted flow: calls of the raced kind that arrived at the acquirer
+	Receipts       int      `json:"receipts,omitempty"` // hosted flow: receipts in the service's books
+	Told           []string `json:"told"`               // every answer, in order: key, status, word
+	Verify         []string `json:"verify,omitempty"`   // invariants that `hapax verify` found broken
 }
 
 // good says whether the outcome keeps the promise.
-func (o Outcome) good() bool { return o.Movements <= 1 && o.Untruths == 0 && len(o.Verify) == 0 }
+func (o Outcome) good() bool {
+	return o.Movements <= 1 && o.Asked <= 1 && o.Receipts <= 1 && o.Untruths == 0 && len(o.Verify) == 0
+}
 
 // Names lists the scenarios in their order.
 func Names() []string {

@@ -72,6 +72,12 @@ func (o Outcome) cell() string {
 	case 1:
 		words[0] = "once"
 	}
+	if o.Asked > 1 {
+		words = append(words, "asked for it twice")
+	}
+	if o.Receipts > 1 {
+		words = append(words, "booked it twice")
+	}
 	if o.Untruths > 0 {
 		words = append(words, "client misled")
 	}
@@ -167,7 +173,7 @@ func TestUntruths(t *testing.T) {
 }
 
 func TestVerdictCanFail(t *testing.T) {
-	for _, bad := range []Outcome{{Movements: 2}, {Movements: 1, Untruths: 1}, {Movements: 1, Verify: []string{"I-1"}}} {
+	for _, bad := range []Outcome{{Movements: 2}, {Movements: 1, Untruths: 1}, {Movements: 1, Asked: 2}, {Movements: 1, Receipts: 2}, {Movements: 1, Verify: []string{"I-1"}}} {
 		c := &collector{results: map[string]*Result{}}
 		c.add("incident_1", "", Hapax, bad)
 		c.add("incident_1", "", Naive, Outcome{Movements: 1})

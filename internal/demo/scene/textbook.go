@@ -2,6 +2,7 @@ package scene
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -88,9 +89,31 @@ func (s *textbookService) close()                                  { s.pool.Clos
 
 type textbookBackend struct{ *textbook.Service }
 
-func (b textbookBackend) handler() http.Handler          { return b.Handler() }
-func (b textbookBackend) pass(ctx context.Context) error { return b.Reconcile(ctx) }
+func (b textbookBackend) handler() http.Handler { return b.Handler() }
+func (b textbookBackend) pass(ctx context.Context) error {
+	return errors.Join(b.Reconcile(ctx), b.SweepSessions(ctx))
+}
 func (b textbookBackend) close(context.Context) error {
 	b.Close()
 	return nil
+}
+
+func (s *textbookService) create(ctx context.Context, url, _ string, o order, code string) (*http.Request, error) {
+	return post(ctx, url+"/sessions", map[string]any{"order_id": o.number, "amount": o.amount, "currency": o.currency, "code": code})
+}
+
+func (s *textbookService) ask(ctx context.Context, url, _ string, o order) (*http.Request, error) {
+	return post(ctx, url+"/check", map[string]any{"order_id": o.number})
+}
+
+func (s *textbookService) cancel(ctx context.Context, url, _, _ string, o order, code string) (*http.Request, error) {
+	return post(ctx, url+"/cancel", map[string]any{"order_id": o.number, "code": code})
+}
+
+func (s *textbookService) issued(_ context.Context, _ *stage, _, code string) (string, error) {
+	return code, nil
+}
+
+func (s *textbookService) booked(ctx context.Context, number int64) (string, int, error) {
+	return s.reader.Hosted(ctx, number)
 }

@@ -24,6 +24,7 @@ const (
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /payments", s.handlePay)
+	s.hostedRoutes(mux)
 	return mux
 }
 

@@ -60,3 +60,29 @@ CREATE TABLE IF NOT EXISTS textbook.manual_review (
     payment_id  BIGINT      PRIMARY KEY REFERENCES textbook.payments (id),
     created_at  TIMESTAMPTZ NOT NULL DEFAULT now()
 );
+
+-- The hosted flow, as another article has it in the end: one active page of an order, one receipt, a code that is used up by
+-- its own update.
+CREATE TABLE IF NOT EXISTS textbook.sessions (
+    id         BIGINT       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    order_id   BIGINT       NOT NULL,
+    session_id VARCHAR(64),
+    page_url   TEXT,
+    status     VARCHAR(20)  NOT NULL,          -- REGISTERING | REGISTERED | COMPLETED | CANCELING | CANCELED
+    charge_id  VARCHAR(64)
+);
+CREATE UNIQUE INDEX IF NOT EXISTS ux_payment_active_order
+    ON textbook.sessions (order_id)
+    WHERE status IN ('REGISTERING', 'REGISTERED', 'CANCELING');
+CREATE TABLE IF NOT EXISTS textbook.receipts (
+    order_id BIGINT NOT NULL,
+    kind     VARCHAR(20) NOT NULL
+);
+CREATE UNIQUE INDEX IF NOT EXISTS ux_order_payment_receipt
+    ON textbook.receipts (order_id)
+    WHERE kind = 'PaymentReceived';
+CREATE TABLE IF NOT EXISTS textbook.codes (
+    order_id BIGINT      NOT NULL,
+    code     VARCHAR(20) NOT NULL,
+    used     BOOLEAN     NOT NULL DEFAULT false
+);
