@@ -21,8 +21,11 @@ type hostedRequest struct {
 	OrderID  int64  `json:"order_id"`
 	Amount   int64  `json:"amount"`
 	Currency string `json:"currency"`
-	Hold     bool   `json:"hold"`
-	Code     string `json:"code"`
+	// ReturnURL is where the payer goes after the page.
+	ReturnURL string `json:"return_url"`
+	Hold      bool   `json:"hold"`
+	// Code is the one-time code of a later cancel: on create the one that the payer was sent.
+	Code string `json:"code"`
 }
 
 // hostedAnswer is what each of them answers.
@@ -66,7 +69,7 @@ func (s *Service) createSession(ctx context.Context, req hostedRequest) (hostedA
 		PageURL string `json:"page_url"`
 	}
 	if err := s.acquirer.json(ctx, http.MethodPost, "/sessions", map[string]any{"reference": strconv.FormatInt(req.OrderID, 10), "amount": req.Amount,
-		"currency": req.Currency, "return_url": "https://shop.example/thanks", "capture": !req.Hold}, &made); err != nil {
+		"currency": req.Currency, "return_url": req.ReturnURL, "capture": !req.Hold}, &made); err != nil {
 		return hostedAnswer{}, err
 	}
 	_, err = s.pool.Exec(ctx, `INSERT INTO naive.sessions (order_id, session_id, page_url, status) VALUES ($1, $2, $3, 'REGISTERED')`,
@@ -90,7 +93,8 @@ func (s *Service) checkSession(ctx context.Context, req hostedRequest) (hostedAn
 		var now struct {
 			Status string `json:"status"`
 			Charge struct {
-				ID string `json:"id"`
+				ID     string `json:"id"`
+				Status string `json:"status"`
 			} `json:"charge"`
 		}
 		if err := s.acquirer.json(ctx, http.MethodGet, "/sessions/"+session, nil, &now); err != nil {
@@ -99,10 +103,14 @@ func (s *Service) checkSession(ctx context.Context, req hostedRequest) (hostedAn
 		if now.Status != "paid" {
 			continue
 		}
-		if _, err := s.pool.Exec(ctx, `INSERT INTO naive.receipts (order_id, session_id) VALUES ($1, $2)`, req.OrderID, session); err != nil {
-			return hostedAnswer{}, err
+		status := "AUTHORIZED"
+		if now.Charge.Status != "held" {
+			status = "COMPLETED"
+			if _, err := s.pool.Exec(ctx, `INSERT INTO naive.receipts (order_id, session_id) VALUES ($1, $2)`, req.OrderID, session); err != nil {
+				return hostedAnswer{}, err
+			}
 		}
-		if _, err := s.pool.Exec(ctx, `UPDATE naive.sessions SET status = 'COMPLETED', charge_id = $2 WHERE session_id = $1`, session, now.Charge.ID); err != nil {
+		if _, err := s.pool.Exec(ctx, `UPDATE naive.sessions SET status = $3, charge_id = $2 WHERE session_id = $1`, session, now.Charge.ID, status); err != nil {
 			return hostedAnswer{}, err
 		}
 	}
@@ -131,9 +139,13 @@ func (s *Service) sessionStatus(ctx context.Context, order int64) (a hostedAnswe
 	return a, err
 }
 
-// Hosted reads what the service believes about an order of the hosted flow: its status, and how many receipts it booked.
+// Hosted reads what the service believes about an order of the hosted flow: the status of its last page, empty where it has
+// none, and how many receipts were booked.
 func (s *Service) Hosted(ctx context.Context, order int64) (status string, receipts int, err error) {
 	a, err := s.sessionStatus(ctx, order)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", 0, nil
+	}
 	if err == nil {
 		err = s.pool.QueryRow(ctx, `SELECT count(*) FROM naive.receipts WHERE order_id = $1`, order).Scan(&receipts)
 	}

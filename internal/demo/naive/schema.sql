@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS naive.sessions (
     order_id   BIGINT      NOT NULL,
     session_id VARCHAR(64) NOT NULL,
     page_url   TEXT        NOT NULL,
-    status     VARCHAR(20) NOT NULL,            -- REGISTERED | COMPLETED | CANCELED
+    status     VARCHAR(20) NOT NULL,            -- REGISTERED | AUTHORIZED | COMPLETED | CANCELED
     charge_id  VARCHAR(64)
 );
 CREATE TABLE IF NOT EXISTS naive.receipts (

@@ -47,7 +47,7 @@ func cmpOr(a, b string) string {
 
 // Codes of the three services that say more than the status code does.
 var (
-	paidCodes     = []string{"paid", "already_paid"}
+	paidCodes     = []string{"paid", "already_paid", "completed"}
 	refusedCodes  = []string{"declined", "failed", "canceled"}
 	notTakenCodes = []string{"idempotency_key_reuse", "amount_mismatch", "intent_conflict", "payment_open"}
 )
@@ -106,6 +106,9 @@ func untruths(told []answer, net int, moved map[string]int) int {
 func count(movements []sandbox.Movement) (net, gross int, byKey map[string]int) {
 	byKey = map[string]int{}
 	for _, m := range movements {
+		if m.Held {
+			continue // a hold was released: nothing had moved
+		}
 		way := -1 // reverse, refund, chargeback: money given back
 		switch m.Kind {
 		case sandbox.KindCharge, "capture":

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -131,15 +132,9 @@ func (s *hapaxService) open(ctx context.Context, p *process) (backend, error) {
 }
 
 func (s *hapaxService) request(ctx context.Context, url, key string, o order) (*http.Request, error) {
-	r, err := post(ctx, url+"/v1/payments", map[string]any{
+	return s.authorized(ctx, url+"/v1/payments", key, map[string]any{
 		"client_reference": strconv.FormatInt(o.number, 10), "amount": o.amount, "currency": o.currency, "payment_method": o.method,
 	})
-	if err != nil {
-		return nil, err
-	}
-	r.Header.Set("Authorization", "Bearer "+s.apiKey)
-	r.Header.Set("Idempotency-Key", key)
-	return r, nil
 }
 
 func (s *hapaxService) age(ctx context.Context, by time.Duration) error {
@@ -177,7 +172,11 @@ func (s *hapaxService) believes(ctx context.Context, number int64) (believed, er
 	if err := rows.Err(); err != nil {
 		return b, err
 	}
-	return b, s.owner.QueryRow(ctx, `SELECT EXISTS (SELECT FROM review WHERE decided_at IS NULL)`).Scan(&b.inReview)
+	return b, s.owner.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM review WHERE decided_at IS NULL),
+		       (SELECT count(*) FROM ledger_entry l JOIN payment_intent i ON i.merchant_id = l.merchant_id AND i.id = l.intent_id
+		         WHERE i.merchant_id = $1 AND i.client_reference = $2 AND l.account = 'merchant_payable' AND l.amount < 0)`,
+		s.merchant.String(), strconv.FormatInt(number, 10)).Scan(&b.inReview, &b.receipts)
 }
 
 // restored is `hapax epoch restored`.
@@ -229,18 +228,23 @@ func (b *hapaxBackend) close(ctx context.Context) error {
 // authorized makes a call with the merchant's key.
 func (s *hapaxService) authorized(ctx context.Context, url, key string, body map[string]any) (*http.Request, error) {
 	r, err := post(ctx, url, body)
-	if err == nil {
-		r.Header.Set("Authorization", "Bearer "+s.apiKey)
-		if key != "" {
-			r.Header.Set("Idempotency-Key", key)
-		}
+	if err != nil {
+		return nil, err
 	}
-	return r, err
+	r.Header.Set("Authorization", "Bearer "+s.apiKey)
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
+	}
+	return r, nil
 }
 
-func (s *hapaxService) create(ctx context.Context, url, key string, o order, _ string) (*http.Request, error) {
+func (s *hapaxService) create(ctx context.Context, url, key string, o order) (*http.Request, error) {
+	method := "automatic"
+	if o.hold {
+		method = "manual"
+	}
 	return s.authorized(ctx, url+"/v1/payments", key, map[string]any{"client_reference": strconv.FormatInt(o.number, 10), "amount": o.amount,
-		"currency": o.currency, "flow": "hosted", "return_url": "https://shop.example/thanks"})
+		"currency": o.currency, "flow": "hosted", "return_url": returnURL, "capture_method": method})
 }
 
 func (s *hapaxService) ask(ctx context.Context, url, payment string, _ order) (*http.Request, error) {
@@ -251,9 +255,9 @@ func (s *hapaxService) cancel(ctx context.Context, url, key, payment string, _ o
 	return s.authorized(ctx, url+"/v1/payments/"+payment+"/cancel", key, map[string]any{"code": code})
 }
 
-// issued asks for a one-time code; in the demo, as in development, it stands in a header.
-func (s *hapaxService) issued(ctx context.Context, st *stage, payment, _ string) (string, error) {
-	r, err := s.authorized(ctx, st.replicas[0].url+"/v1/payments/"+payment+"/cancel_code", "code-1", map[string]any{})
+// codeFor lets the service issue a code, which stands in a header here, as in development.
+func (s *hapaxService) codeFor(ctx context.Context, st *stage, payment string) (string, error) {
+	r, err := s.authorized(ctx, st.replicas[0].url+"/v1/payments/"+payment+"/cancel_code", key1, map[string]any{})
 	if err != nil {
 		return "", err
 	}
@@ -261,15 +265,9 @@ func (s *hapaxService) issued(ctx context.Context, st *stage, payment, _ string)
 	if err != nil {
 		return "", err
 	}
-	return res.Header.Get("Cancel-Code"), res.Body.Close()
-}
-
-func (s *hapaxService) booked(ctx context.Context, number int64) (status string, receipts int, err error) {
-	err = s.owner.QueryRow(ctx, `
-		SELECT p.status, (SELECT count(*) FROM ledger_entry l WHERE l.merchant_id = p.merchant_id AND l.intent_id = p.intent_id
-		                     AND l.account = 'merchant_payable' AND l.amount < 0)
-		  FROM payment p JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
-		 WHERE i.merchant_id = $1 AND i.client_reference = $2 ORDER BY p.n DESC LIMIT 1`,
-		s.merchant.String(), strconv.FormatInt(number, 10)).Scan(&status, &receipts)
-	return status, receipts, err
+	code := res.Header.Get("Cancel-Code")
+	if code == "" {
+		err = fmt.Errorf("no one-time code was issued: status %d", res.StatusCode)
+	}
+	return code, errors.Join(err, res.Body.Close())
 }

@@ -2,6 +2,7 @@ package scene
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -69,10 +70,18 @@ func (s *naiveService) close()                                   {}
 
 func (s *naiveService) believes(ctx context.Context, number int64) (believed, error) {
 	payments, err := s.reader.Payments(ctx, number)
+	if err != nil {
+		return believed{}, err
+	}
 	b := believed{status: "none"}
 	for _, p := range payments {
 		b.status = strings.ToLower(p.Status)
+		if b.status == "paid" {
+			b.receipts++
+		}
 	}
+	page, receipts, err := s.reader.Hosted(ctx, number)
+	b.status, b.receipts = strings.ToLower(cmp.Or(page, b.status)), b.receipts+receipts
 	return b, err
 }
 
@@ -85,22 +94,32 @@ func (b naiveBackend) close(context.Context) error {
 	return nil
 }
 
-func (s *naiveService) create(ctx context.Context, url, _ string, o order, code string) (*http.Request, error) {
-	return post(ctx, url+"/sessions", map[string]any{"order_id": o.number, "amount": o.amount, "currency": o.currency, "code": code})
+func (s *naiveService) create(ctx context.Context, url, _ string, o order) (*http.Request, error) {
+	return createPage(ctx, url, o)
 }
 
 func (s *naiveService) ask(ctx context.Context, url, _ string, o order) (*http.Request, error) {
-	return post(ctx, url+"/check", map[string]any{"order_id": o.number})
+	return checkPage(ctx, url, o)
 }
 
 func (s *naiveService) cancel(ctx context.Context, url, _, _ string, o order, code string) (*http.Request, error) {
+	return cancelPage(ctx, url, o, code)
+}
+
+func (s *naiveService) codeFor(context.Context, *stage, string) (string, error) {
+	return oneTimeCode, nil
+}
+
+// The hosted flow of naive and textbook has one form, that of the article which both come from.
+func createPage(ctx context.Context, url string, o order) (*http.Request, error) {
+	return post(ctx, url+"/sessions", map[string]any{"order_id": o.number, "amount": o.amount, "currency": o.currency, "hold": o.hold,
+		"return_url": returnURL, "code": oneTimeCode})
+}
+
+func checkPage(ctx context.Context, url string, o order) (*http.Request, error) {
+	return post(ctx, url+"/check", map[string]any{"order_id": o.number})
+}
+
+func cancelPage(ctx context.Context, url string, o order, code string) (*http.Request, error) {
 	return post(ctx, url+"/cancel", map[string]any{"order_id": o.number, "code": code})
-}
-
-func (s *naiveService) issued(_ context.Context, _ *stage, _, code string) (string, error) {
-	return code, nil
-}
-
-func (s *naiveService) booked(ctx context.Context, number int64) (string, int, error) {
-	return s.reader.Hosted(ctx, number)
 }

@@ -26,7 +26,7 @@ func (r Report) Print(w io.Writer) error {
 	for n := range r.Scenarios {
 		r.Scenarios[n].tell(&b)
 	}
-	verdict := "\nHapax: at most one net movement for each order, and no client was told an untruth.\n"
+	verdict := "\nHapax: at most one net movement for each order, booked once, and no client was told an untruth.\n"
 	if !r.OK {
 		verdict = "\nHAPAX BROKE ITS PROMISE, see above.\n"
 	}
@@ -41,10 +41,13 @@ func (o Outcome) short() string {
 		words = append(words, "CHARGED "+times(o.Movements))
 	}
 	if o.Asked > 1 {
-		words = append(words, fmt.Sprintf("ASKED FOR IT %s", times(o.Asked)))
+		words = append(words, "ASKED "+times(o.Asked))
 	}
-	if o.Receipts > 1 {
-		words = append(words, fmt.Sprintf("BOOKED IT %s", times(o.Receipts)))
+	if o.bookedTwice() {
+		words = append(words, "BOOKED "+times(o.Receipts))
+	}
+	if o.notBooked() {
+		words = append(words, "not booked")
 	}
 	if o.Untruths > 0 {
 		words = append(words, "client misled")

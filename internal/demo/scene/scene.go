@@ -37,7 +37,7 @@ type Options struct {
 
 // Report is the result of a run, as API.md, Command output, says.
 type Report struct {
-	// OK: Hapax made at most one net movement for each order, told no client an untruth, and verify found nothing.
+	// OK: every outcome of Hapax is good, see Outcome.good.
 	OK        bool     `json:"ok"`
 	Scenarios []Result `json:"scenarios"`
 }
@@ -64,21 +64,28 @@ func (r *Result) Of(service string) *Outcome {
 
 // Outcome is what one service came to in one scenario.
 type Outcome struct {
-	Movements      int      `json:"movements"`          // net, of the scenario's order, by the acquirer's register
-	MovementsGross int      `json:"movements_gross"`    // charges, before what was given back
-	FinalStatus    string   `json:"final_status"`       // what the service itself believes in the end
-	InReview       bool     `json:"in_review"`          // handed to a person
-	Untruths       int      `json:"untruths"`           // final answers that the register contradicts
-	Asked          int      `json:"asked,omitempty"`    // hosted flow: calls of the raced kind that arrived at the acquirer
-	Receipts       int      `json:"receipts,omitempty"` // hosted flow: receipts in the service's books
-	Told           []string `json:"told"`               // every answer, in order: key, status, word
-	Verify         []string `json:"verify,omitempty"`   // invariants that `hapax verify` found broken
+	Movements      int      `json:"movements"`        // net, of the scenario's order, by the acquirer's register
+	MovementsGross int      `json:"movements_gross"`  // charges, before what was given back
+	FinalStatus    string   `json:"final_status"`     // what the service itself believes in the end
+	InReview       bool     `json:"in_review"`        // handed to a person
+	Untruths       int      `json:"untruths"`         // final answers that the register contradicts
+	Receipts       int      `json:"receipts"`         // how often the service's books say that the money came in
+	Asked          int      `json:"asked"`            // hosted flow: pages or reversals that the acquirer was asked for, by its wire log
+	Told           []string `json:"told"`             // every answer, in order: key, status, word
+	Verify         []string `json:"verify,omitempty"` // invariants that `hapax verify` found broken
 }
 
-// good says whether the outcome keeps the promise.
+// good says whether the outcome keeps the promise: at most one net movement, asked for and booked once, no client told an
+// untruth, and nothing found by verify.
 func (o Outcome) good() bool {
-	return o.Movements <= 1 && o.Asked <= 1 && o.Receipts <= 1 && o.Untruths == 0 && len(o.Verify) == 0
+	return o.Movements <= 1 && o.Asked <= 1 && !o.bookedTwice() && !o.notBooked() && o.Untruths == 0 && len(o.Verify) == 0
 }
+
+// bookedTwice: the books say that more came in than the register shows.
+func (o Outcome) bookedTwice() bool { return o.Receipts > o.MovementsGross }
+
+// notBooked: money moved, the books do not know of it, and nobody was asked to look.
+func (o Outcome) notBooked() bool { return o.Movements > 0 && o.Receipts == 0 && !o.InReview }
 
 // Names lists the scenarios in their order.
 func Names() []string {

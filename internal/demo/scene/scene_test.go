@@ -34,7 +34,7 @@ func TestDemo(t *testing.T) {
 	documented := documentedTable(t)
 	for _, s := range r.Scenarios {
 		played = append(played, s.Name)
-		if s.Hapax.Movements > 1 || s.Hapax.Untruths != 0 || len(s.Hapax.Verify) != 0 {
+		if !s.Hapax.good() || s.Hapax.Movements > 1 || s.Hapax.Untruths != 0 || len(s.Hapax.Verify) != 0 {
 			t.Errorf("%s: Hapax made %d movements, told %d untruths, and left broken: %v", s.Name, s.Hapax.Movements, s.Hapax.Untruths, s.Hapax.Verify)
 		}
 		if s.Hapax.FinalStatus == "pending" || s.Hapax.FinalStatus == "unknown" && !s.Hapax.InReview {
@@ -45,7 +45,9 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%s: textbook and hapax came to %q, docs/demo.md says %q", s.Name, got, want)
 		}
 		// On a slow machine a time-out of its own may make naive worse than its row, never better.
-		if want.naive == severalTimes && s.Naive.Movements < 2 {
+		if forced := strings.HasPrefix(s.Name, "hosted_"); forced && s.Naive.cell() != want.naive {
+			t.Errorf("%s: naive came to %q, docs/demo.md says %q", s.Name, s.Naive.cell(), want.naive)
+		} else if strings.HasPrefix(want.naive, severalTimes) && s.Naive.Movements < 2 {
 			t.Errorf("%s: naive moved money %d times, docs/demo.md says %s", s.Name, s.Naive.Movements, want.naive)
 		}
 	}
@@ -73,10 +75,13 @@ func (o Outcome) cell() string {
 		words[0] = "once"
 	}
 	if o.Asked > 1 {
-		words = append(words, "asked for it twice")
+		words = append(words, "asked twice")
 	}
-	if o.Receipts > 1 {
-		words = append(words, "booked it twice")
+	if o.bookedTwice() {
+		words = append(words, "booked twice")
+	}
+	if o.notBooked() {
+		words = append(words, "not booked")
 	}
 	if o.Untruths > 0 {
 		words = append(words, "client misled")
@@ -101,6 +106,8 @@ func wantShape(t *testing.T, r Report) {
 			Naive struct {
 				Movements *int `json:"movements"`
 				Gross     *int `json:"movements_gross"`
+				Receipts  *int `json:"receipts"`
+				Asked     *int `json:"asked"`
 			} `json:"naive"`
 			Hapax struct {
 				FinalStatus *string `json:"final_status"`
@@ -112,7 +119,7 @@ func wantShape(t *testing.T, r Report) {
 		t.Fatal(err)
 	}
 	for _, s := range got.Scenarios {
-		if s.Name == nil || s.Naive.Movements == nil || s.Naive.Gross == nil || s.Hapax.FinalStatus == nil || s.Hapax.InReview == nil {
+		if s.Name == nil || s.Naive.Movements == nil || s.Naive.Gross == nil || s.Naive.Receipts == nil || s.Naive.Asked == nil || s.Hapax.FinalStatus == nil || s.Hapax.InReview == nil {
 			t.Errorf("a member is missing in %+v", s)
 		}
 	}
@@ -173,7 +180,9 @@ func TestUntruths(t *testing.T) {
 }
 
 func TestVerdictCanFail(t *testing.T) {
-	for _, bad := range []Outcome{{Movements: 2}, {Movements: 1, Untruths: 1}, {Movements: 1, Asked: 2}, {Movements: 1, Receipts: 2}, {Movements: 1, Verify: []string{"I-1"}}} {
+	for _, bad := range []Outcome{{Movements: 2}, {Movements: 1, MovementsGross: 1, Receipts: 1, Untruths: 1},
+		{Movements: 1, MovementsGross: 1, Receipts: 1, Verify: []string{"I-1"}},
+		{Movements: 1, MovementsGross: 1, Receipts: 1, Asked: 2}, {Movements: 1, MovementsGross: 1, Receipts: 2}, {Movements: 1, MovementsGross: 1}} {
 		c := &collector{results: map[string]*Result{}}
 		c.add("incident_1", "", Hapax, bad)
 		c.add("incident_1", "", Naive, Outcome{Movements: 1})
@@ -217,9 +226,21 @@ func TestReadingAnswers(t *testing.T) {
 }
 
 func TestCountTakesOffWhatWasGivenBack(t *testing.T) {
-	net, gross, byKey := count([]sandbox.Movement{{Kind: "charge", IdempotencyKey: "a"}, {Kind: "charge", IdempotencyKey: "b"}, {Kind: "refund", IdempotencyKey: "b"}})
+	net, gross, byKey := count([]sandbox.Movement{{Kind: "charge", IdempotencyKey: "a"}, {Kind: "charge", IdempotencyKey: "b"}, {Kind: "refund", IdempotencyKey: "b"},
+		{Kind: "reverse", IdempotencyKey: "c", Held: true}})
 	if net != 1 || gross != 2 || byKey["a"] != 1 || byKey["b"] != 0 {
 		t.Errorf("net %d, gross %d, by key %v; want 1, 2, a:1 b:0", net, gross, byKey)
+	}
+}
+
+func TestARepeatWithTheSameKeyIsTheSameOrder(t *testing.T) {
+	wire := []sandbox.WireEntry{
+		{Method: "POST", Path: "/charges/a/reverse", IdempotencyKey: "k"}, {Method: "POST", Path: "/charges/a/reverse", IdempotencyKey: "k"},
+		{Method: "POST", Path: "/charges/a/reverse"}, {Method: "POST", Path: "/charges/a/reverse"},
+		{Method: "GET", Path: "/charges/a/reverse", IdempotencyKey: "l"}, {Method: "POST", Path: "/sessions", IdempotencyKey: "m"},
+	}
+	if got := asked(wire, reversing); got != 3 {
+		t.Errorf("%d orders are counted, want 3: one with a key, two without", got)
 	}
 }
 

@@ -11,19 +11,22 @@ type order struct {
 	number   int64
 	amount   int64 // minor units
 	currency string
-	method   string // the payer's card
+	method   string // the payer's card, where the shop knows it
+	hold     bool   // hosted flow: the money is held, and not taken yet
 }
 
 // believed is what a service itself holds to be true in the end.
 type believed struct {
 	status   string // of the order's last payment, in lower case; "none" without one
 	inReview bool
+	receipts int // how often its books say that the order's money came in
 	// keys gives the acquirer key of each client key; nil where nothing tells one payment's money from another's.
 	keys map[string]string
 }
 
 // service is one of the three, with its database.
 type service interface {
+	hosted
 	// open starts one more replica inside the process.
 	open(ctx context.Context, p *process) (backend, error)
 	// request makes the client's request, in the service's own form.

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -57,14 +55,10 @@ type stage struct {
 	served   chan error
 	client   *http.Client
 	told     []answer
-	turn     int // whose turn it is to recover
-	before   int // movements in the register that belong to earlier orders
-	clicks   sync.Mutex
-	said     []string // what was told in the hosted flow
-	asked    int      // calls of the raced kind that arrived at the acquirer
-	receipts int      // that the service booked
-	status   string   // of the hosted flow
-	realTime bool     // time is not moved: where a lost interval is compared, the clocks of database and acquirer must agree
+	turn     int  // whose turn it is to recover
+	before   int  // movements in the register that belong to earlier orders
+	asked    int  // hosted flow: orders of the raced kind that came to the acquirer
+	realTime bool // time is not moved: where a lost interval is compared, the clocks of database and acquirer must agree
 }
 
 // replica is one process of the service and where it listens.
@@ -411,12 +405,10 @@ func (s *stage) outcome(ctx context.Context) (Outcome, error) {
 	for key, acquirerKey := range b.keys {
 		moved[key] = byKey[acquirerKey]
 	}
-	o := Outcome{Movements: net, MovementsGross: gross, FinalStatus: b.status, InReview: b.inReview, Untruths: untruths(s.told, net, moved)}
+	o := Outcome{Movements: net, MovementsGross: gross, FinalStatus: b.status, InReview: b.inReview, Untruths: untruths(s.told, net, moved),
+		Receipts: b.receipts, Asked: s.asked}
 	for _, a := range s.told {
 		o.Told = append(o.Told, a.String())
-	}
-	if s.status != "" {
-		o.FinalStatus, o.Asked, o.Receipts, o.Told = strings.ToLower(s.status), s.asked, s.receipts, append(o.Told, s.said...)
 	}
 	if o.Verify, err = s.service.check(ctx); err != nil {
 		return o, fmt.Errorf("verify: %w", err)

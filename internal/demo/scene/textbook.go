@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -57,7 +58,8 @@ func (s *textbookService) age(ctx context.Context, by time.Duration) error {
 		WITH shift AS (SELECT make_interval(secs => $1) AS d),
 		     keys AS (UPDATE textbook.idempotency_keys
 		                 SET lease_until = lease_until - d, expires_at = expires_at - d, created_at = created_at - d
-		                FROM shift)
+		                FROM shift),
+		     sessions AS (UPDATE textbook.sessions SET lease_until = lease_until - d FROM shift)
 		UPDATE textbook.payments SET created_at = created_at - d FROM shift`, by.Seconds()/scale)
 	return err
 }
@@ -73,12 +75,20 @@ func (s *textbookService) settled(ctx context.Context) (settled bool, err error)
 func (s *textbookService) believes(ctx context.Context, number int64) (believed, error) {
 	payments, err := s.reader.Payments(ctx, number)
 	b := believed{status: "none", keys: map[string]string{}}
+	if err != nil {
+		return b, err
+	}
 	for _, p := range payments {
+		if p.Status == "PAID" {
+			b.receipts++
+		}
 		b.status, b.inReview = strings.ToLower(p.Status), b.inReview || p.InReview
 	}
 	for _, key := range allKeys {
 		b.keys[key] = merchantNumber + ":" + key // as it names them to the acquirer
 	}
+	page, receipts, err := s.reader.Hosted(ctx, number)
+	b.status, b.receipts = strings.ToLower(cmp.Or(page, b.status)), b.receipts+receipts
 	return b, err
 }
 
@@ -98,22 +108,18 @@ func (b textbookBackend) close(context.Context) error {
 	return nil
 }
 
-func (s *textbookService) create(ctx context.Context, url, _ string, o order, code string) (*http.Request, error) {
-	return post(ctx, url+"/sessions", map[string]any{"order_id": o.number, "amount": o.amount, "currency": o.currency, "code": code})
+func (s *textbookService) create(ctx context.Context, url, _ string, o order) (*http.Request, error) {
+	return createPage(ctx, url, o)
 }
 
 func (s *textbookService) ask(ctx context.Context, url, _ string, o order) (*http.Request, error) {
-	return post(ctx, url+"/check", map[string]any{"order_id": o.number})
+	return checkPage(ctx, url, o)
 }
 
 func (s *textbookService) cancel(ctx context.Context, url, _, _ string, o order, code string) (*http.Request, error) {
-	return post(ctx, url+"/cancel", map[string]any{"order_id": o.number, "code": code})
+	return cancelPage(ctx, url, o, code)
 }
 
-func (s *textbookService) issued(_ context.Context, _ *stage, _, code string) (string, error) {
-	return code, nil
-}
-
-func (s *textbookService) booked(ctx context.Context, number int64) (string, int, error) {
-	return s.reader.Hosted(ctx, number)
+func (s *textbookService) codeFor(context.Context, *stage, string) (string, error) {
+	return oneTimeCode, nil
 }

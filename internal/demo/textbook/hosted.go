@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -19,8 +20,11 @@ type hostedRequest struct {
 	OrderID  int64  `json:"order_id"`
 	Amount   int64  `json:"amount"`
 	Currency string `json:"currency"`
-	Hold     bool   `json:"hold"`
-	Code     string `json:"code"`
+	// ReturnURL is where the payer goes after the page.
+	ReturnURL string `json:"return_url"`
+	Hold      bool   `json:"hold"`
+	// Code is the one-time code of a later cancel: on create the one that the payer was sent.
+	Code string `json:"code"`
 }
 
 func (s *Service) hostedRoutes(mux *http.ServeMux) {
@@ -82,7 +86,7 @@ func (s *Service) createSession(ctx context.Context, req hostedRequest) (answer,
 	}
 	if err := s.acquirer.json(ctx, http.MethodPost, "/sessions", "session:"+strconv.FormatInt(claimed, 10), map[string]any{
 		"reference": "order-" + strconv.FormatInt(req.OrderID, 10), "amount": req.Amount, "currency": req.Currency,
-		"return_url": "https://shop.example/thanks", "capture": !req.Hold}, &made); err != nil {
+		"return_url": req.ReturnURL, "capture": !req.Hold}, &made); err != nil {
 		return answer{}, err
 	}
 	_, err = s.pool.Exec(ctx, `UPDATE textbook.sessions SET session_id = $2, page_url = $3, status = 'REGISTERED' WHERE id = $1 AND status = 'REGISTERING'`,
@@ -102,27 +106,34 @@ func (s *Service) checkSession(ctx context.Context, req hostedRequest) (answer, 
 	var now struct {
 		Status string `json:"status"`
 		Charge struct {
-			ID string `json:"id"`
+			ID     string `json:"id"`
+			Status string `json:"status"`
 		} `json:"charge"`
 	}
 	if err := s.acquirer.json(ctx, http.MethodGet, "/sessions/"+session, "", nil, &now); err != nil {
 		return answer{}, err
 	}
 	if now.Status == "paid" {
-		if err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error { return completeSession(ctx, tx, req.OrderID, session, now.Charge.ID) }); err != nil {
+		if err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			return applySession(ctx, tx, req.OrderID, session, now.Charge.ID, now.Charge.Status)
+		}); err != nil {
 			return answer{}, err
 		}
 	}
 	return s.sessionStatus(ctx, req.OrderID)
 }
 
-// completeSession applies a success once: who finds the session completed changes nothing.
-func completeSession(ctx context.Context, tx pgx.Tx, order int64, session, charge string) error {
+// applySession applies a success once: who finds the session moved on changes nothing. Money that is held is no receipt.
+func applySession(ctx context.Context, tx pgx.Tx, order int64, session, charge, chargeStatus string) error {
+	status := "COMPLETED"
+	if chargeStatus == "held" {
+		status = "AUTHORIZED"
+	}
 	if _, err := tx.Exec(ctx, `SELECT id FROM textbook.sessions WHERE order_id = $1 AND session_id = $2 FOR UPDATE`, order, session); err != nil {
 		return err
 	}
-	moved, err := tx.Exec(ctx, `UPDATE textbook.sessions SET status = 'COMPLETED', charge_id = $2 WHERE session_id = $1 AND status = 'REGISTERED'`, session, charge)
-	if err != nil || moved.RowsAffected() == 0 {
+	moved, err := tx.Exec(ctx, `UPDATE textbook.sessions SET status = $3, charge_id = $2 WHERE session_id = $1 AND status = 'REGISTERED'`, session, charge, status)
+	if err != nil || moved.RowsAffected() == 0 || status == "AUTHORIZED" {
 		return err
 	}
 	_, err = tx.Exec(ctx, `INSERT INTO textbook.receipts (order_id, kind) VALUES ($1, 'PaymentReceived')`, order)
@@ -137,7 +148,7 @@ func (s *Service) cancelSession(ctx context.Context, req hostedRequest) (answer,
 			req.OrderID, req.Code).Scan(new(int64)); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, `UPDATE textbook.sessions SET status = 'CANCELING' WHERE order_id = $1 AND status = 'COMPLETED' RETURNING id, charge_id`,
+		return tx.QueryRow(ctx, `UPDATE textbook.sessions SET status = 'CANCELING' WHERE order_id = $1 AND status = 'AUTHORIZED' RETURNING id, charge_id`,
 			req.OrderID).Scan(&id, &charge)
 	})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -159,10 +170,14 @@ func (s *Service) sessionStatus(ctx context.Context, order int64) (answer, error
 	return hostedAnswer(http.StatusOK, status, ""), err
 }
 
-// Hosted reads what the service believes about an order of the hosted flow: its status, and how many receipts it booked.
+// Hosted reads what the service believes about an order of the hosted flow: the status of its last page, empty where it has
+// none, and how many receipts were booked.
 func (s *Service) Hosted(ctx context.Context, order int64) (status string, receipts int, err error) {
 	err = s.pool.QueryRow(ctx, `SELECT status, (SELECT count(*) FROM textbook.receipts r WHERE r.order_id = $1)
 		FROM textbook.sessions WHERE order_id = $1 ORDER BY id DESC LIMIT 1`, order).Scan(&status, &receipts)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", 0, nil
+	}
 	return status, receipts, err
 }
 
@@ -185,24 +200,31 @@ func (a acquirer) json(ctx context.Context, method, path, key string, in, out an
 	return json.Unmarshal(raw, out)
 }
 
-// sweepBatch is how many sessions one pass of the sweep takes, as in the article.
-const sweepBatch = 20
+// The figures of the article's sweep.
+const (
+	sweepBatch = 20
+	sweepLease = 30 * time.Second
+)
 
-// SweepSessions asks about pages that nobody asks about: replicas share them by SKIP LOCKED.
+// SweepSessions makes one pass over the pages that nobody asks about. Replicas share them by SKIP LOCKED and a lease.
 func (s *Service) SweepSessions(ctx context.Context) error {
-	var orders []int64
-	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `SELECT order_id FROM textbook.sessions WHERE status = 'REGISTERED' ORDER BY id FOR UPDATE SKIP LOCKED LIMIT $1`, sweepBatch)
-		if err != nil {
-			return err
-		}
-		orders, err = pgx.CollectRows(rows, pgx.RowTo[int64])
+	rows, err := s.pool.Query(ctx, `
+		WITH picked AS (
+		    SELECT id FROM textbook.sessions
+		     WHERE status = 'REGISTERED' AND (lease_until IS NULL OR lease_until < now())
+		     ORDER BY id
+		       FOR UPDATE SKIP LOCKED
+		     LIMIT $1)
+		UPDATE textbook.sessions p SET lease_until = now() + make_interval(secs => $2)
+		  FROM picked WHERE p.id = picked.id
+		RETURNING p.order_id`, sweepBatch, s.scaled(sweepLease).Seconds())
+	if err != nil {
 		return err
-	})
+	}
+	orders, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	for _, order := range orders {
-		if _, failed := s.checkSession(ctx, hostedRequest{OrderID: order}); failed != nil {
-			err = errors.Join(err, failed)
-		}
+		_, failed := s.checkSession(ctx, hostedRequest{OrderID: order})
+		err = errors.Join(err, failed)
 	}
 	return err
 }

@@ -64,16 +64,17 @@ CREATE TABLE IF NOT EXISTS textbook.manual_review (
 -- The hosted flow, as another article has it in the end: one active page of an order, one receipt, a code that is used up by
 -- its own update.
 CREATE TABLE IF NOT EXISTS textbook.sessions (
-    id         BIGINT       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    order_id   BIGINT       NOT NULL,
-    session_id VARCHAR(64),
-    page_url   TEXT,
-    status     VARCHAR(20)  NOT NULL,          -- REGISTERING | REGISTERED | COMPLETED | CANCELING | CANCELED
-    charge_id  VARCHAR(64)
+    id          BIGINT      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    order_id    BIGINT      NOT NULL,
+    session_id  VARCHAR(64),
+    page_url    TEXT,
+    status      VARCHAR(20) NOT NULL,          -- REGISTERING | REGISTERED | AUTHORIZED | COMPLETED | CANCELING | CANCELED
+    charge_id   VARCHAR(64),
+    lease_until TIMESTAMPTZ                   -- of the sweep
 );
 CREATE UNIQUE INDEX IF NOT EXISTS ux_payment_active_order
     ON textbook.sessions (order_id)
-    WHERE status IN ('REGISTERING', 'REGISTERED', 'CANCELING');
+    WHERE status IN ('REGISTERING', 'REGISTERED', 'AUTHORIZED', 'CANCELING');
 CREATE TABLE IF NOT EXISTS textbook.receipts (
     order_id BIGINT NOT NULL,
     kind     VARCHAR(20) NOT NULL
