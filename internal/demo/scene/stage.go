@@ -390,9 +390,35 @@ func (s *stage) mark(ctx context.Context) error {
 	return err
 }
 
+// How long the register must stand still before it is read, and how often that is looked at.
+const (
+	stillFor   = 150 * time.Millisecond
+	stillTries = 100
+)
+
+// atRest gives the register once it stands still. What the acquirer kept for later is booked when its clock jumps there, and
+// nobody may be waiting for its answer any more.
+func (s *stage) atRest(ctx context.Context) (movements []sandbox.Movement, err error) {
+	before := -1
+	for range stillTries {
+		if movements, err = s.acquirer.Register(ctx); err != nil || len(movements) == before {
+			return movements, err
+		}
+		before = len(movements)
+		t := time.NewTimer(stillFor)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, ctx.Err()
+		}
+	}
+	return movements, errors.New("the register never stands still")
+}
+
 // outcome asks the register, and then the service.
 func (s *stage) outcome(ctx context.Context) (Outcome, error) {
-	movements, err := s.acquirer.Register(ctx)
+	movements, err := s.atRest(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
