@@ -51,7 +51,8 @@ type fake struct{ err error }
 
 func (f fake) Backlog(context.Context) (store.Backlog, error) {
 	return store.Backlog{Due: 1, InProgress: 2, Unknown: 3, OpenReviews: 4, OldestDue: 5 * time.Second, OldestUnknown: 6 * time.Second,
-		OldestReviewAge: 7 * time.Second}, f.err
+		OldestReviewAge: 7 * time.Second, OpenRefunds: 12, OldestRefund: 13 * time.Second, UnknownChanges: 14, OldestUnknownChange: 15 * time.Second,
+		OpenCompensations: 16, OldestCompensation: 17 * time.Second, OpenDisputes: 18}, f.err
 }
 
 func (fake) Counters() store.Counters {
@@ -127,6 +128,8 @@ func TestTheBacklogIsReadOnScrape(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics.Watch(registry, fake{}, nil)
 	want := map[string]float64{"hapax_backlog_readable": 1, "hapax_operations_due": 1, "hapax_operations_in_progress": 2, "hapax_payments_unknown": 3,
+		"hapax_refunds_open": 12, "hapax_refunds_open_oldest_seconds": 13, "hapax_changes_unknown": 14, "hapax_changes_unknown_oldest_seconds": 15,
+		"hapax_compensations_open": 16, "hapax_compensations_open_oldest_seconds": 17, "hapax_disputes_open": 18,
 		"hapax_reviews_open": 4, "hapax_operations_due_oldest_seconds": 5, "hapax_payments_unknown_oldest_seconds": 6, "hapax_reviews_open_oldest_seconds": 7,
 		"hapax_transaction_retries_total": 8, "hapax_ledger_key_hits_total": 9, "hapax_commits_unknown_total": 10, "hapax_database_changes_total": 11}
 	if diff := cmp.Diff(want, values(t, registry)); diff != "" {

@@ -13,6 +13,13 @@ const (
 	readableName   = "hapax_backlog_readable"
 	unknownName    = "hapax_payments_unknown"
 	unknownAgeName = "hapax_payments_unknown_oldest_seconds"
+	refundsName    = "hapax_refunds_open"
+	refundsAgeName = "hapax_refunds_open_oldest_seconds"
+	changesName    = "hapax_changes_unknown"
+	changesAgeName = "hapax_changes_unknown_oldest_seconds"
+	backName       = "hapax_compensations_open"
+	backAgeName    = "hapax_compensations_open_oldest_seconds"
+	disputesName   = "hapax_disputes_open"
 	reviewsName    = "hapax_reviews_open"
 	reviewsAgeName = "hapax_reviews_open_oldest_seconds"
 	dueName        = "hapax_operations_due"
@@ -44,7 +51,8 @@ var Alarms = []string{"unapplied_money", "key_used_with_other_parameters"}
 const otherAlarm = "other"
 
 // scraped are the metrics that Watch reads.
-var scraped = []string{readableName, unknownName, unknownAgeName, reviewsName, reviewsAgeName, dueName, dueAgeName, inProgressName,
+var scraped = []string{readableName, unknownName, unknownAgeName, refundsName, refundsAgeName, changesName, changesAgeName, backName,
+	backAgeName, disputesName, reviewsName, reviewsAgeName, dueName, dueAgeName, inProgressName,
 	ledgerHitsName, retriesName, commitsName, epochsName}
 
 // Row is one metric, as operators read about it.
@@ -62,6 +70,19 @@ var Table = []Row{
 		"Above its usual level for 5 minutes: an acquirer does not answer. Look at the acquirer, then at `hapax review list`."},
 	{unknownAgeName, "gauge", "", "Age of the oldest payment of which it is not known whether the money was taken, in seconds.",
 		"Over 900: lookups do not settle it. Ask `hapax timeline` about it."},
+	{refundsName, "gauge", "", "Refunds that were asked for and have no proven result: their amounts are reserved.",
+		"Growing for a day: an acquirer takes its time, or does not answer."},
+	{refundsAgeName, "gauge", "", "Age of the oldest refund without a proven result, in seconds.",
+		"Over the longest processing that the acquirers' contracts declare: ask `hapax timeline` about it."},
+	{changesName, "gauge", "", "Captures, cancels, refunds and compensations of which it is not known whether they were done.",
+		"Above its usual level for 5 minutes: an acquirer does not answer. Look at the acquirer, then at `hapax review list`."},
+	{changesAgeName, "gauge", "", "Age of the oldest capture, cancel, refund or compensation of which it is not known whether it was done, in seconds.",
+		"Over 900: lookups do not settle it. Ask `hapax timeline` about it."},
+	{backName, "gauge", "", "Compensations that have begun and have no proven result: money that should not have moved is being given back.",
+		"Above 0 for an hour: look at `hapax review list`, then at the acquirer."},
+	{backAgeName, "gauge", "", "Age of the oldest compensation without a proven result, in seconds.", "Over 3600: ask `hapax timeline` about it."},
+	{disputesName, "gauge", "", "Disputes that are open: payers' banks took money back, and have not decided.",
+		"None; a jump is a sign of fraud or of a shop in trouble. Answer each within the acquirer's time limit."},
 	{settledName, "histogram", "", "Time from the end of the first lease to the final state, for operations that were taken over, in seconds.",
 		"The 99th percentile over 300: the sweep or the acquirer's lookup is slow."},
 	{"hapax_takeovers_total", "counter", "", "Operations that another worker took over after their lease.",

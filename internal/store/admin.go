@@ -119,6 +119,11 @@ func (s *Store) FindAPIKey(ctx context.Context, merchant id.ID, hash [32]byte) (
 type Backlog struct {
 	Due, InProgress, Unknown, OpenReviews     int64
 	OldestDue, OldestUnknown, OldestReviewAge time.Duration
+
+	// Changes to payments without a proven result: all refunds, all whose result is unknown, all compensations.
+	OpenRefunds, UnknownChanges, OpenCompensations        int64
+	OldestRefund, OldestUnknownChange, OldestCompensation time.Duration
+	OpenDisputes                                          int64
 }
 
 // Backlog counts what waits.
@@ -129,8 +134,15 @@ func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
 			return err
 		}
 		reviews, err := q.ReviewBacklog(ctx)
+		if err != nil {
+			return err
+		}
+		changes, err := q.ChangeBacklog(ctx)
 		b = Backlog{Due: row.Due, InProgress: row.InProgress, Unknown: row.Unknown, OpenReviews: reviews.Open,
-			OldestDue: seconds(row.OldestDueSeconds), OldestUnknown: seconds(row.OldestUnknownSeconds), OldestReviewAge: seconds(reviews.OldestSeconds)}
+			OldestDue: seconds(row.OldestDueSeconds), OldestUnknown: seconds(row.OldestUnknownSeconds), OldestReviewAge: seconds(reviews.OldestSeconds),
+			OpenRefunds: changes.Refunds, UnknownChanges: changes.Unknown, OpenCompensations: changes.Compensations, OpenDisputes: changes.Disputes,
+			OldestRefund: seconds(changes.OldestRefundSeconds), OldestUnknownChange: seconds(changes.OldestUnknownSeconds),
+			OldestCompensation: seconds(changes.OldestCompensationSeconds)}
 		return err
 	})
 	return b, err

@@ -103,6 +103,32 @@ func TestTheIndexesAllowOneOpenModification(t *testing.T) {
 	}
 }
 
+// What waits among the changes to payments: a refund and a compensation whose results are not proven, and what a bank took back.
+func TestBacklogOfChanges(t *testing.T) {
+	sh := newShop(t)
+	refunded, stray := sh.start("order-1"), sh.start("order-2")
+	refund, back := sh.modification(refunded, payment.Refund, "r-1"), sh.modification(stray, payment.Compensation, "k-1")
+	refund.Status, back.Movement = payment.ModUnknown, sh.stray(stray, "ch_stray").ID
+	sh.modify(refund, back)
+	dispute := payment.Dispute{Merchant: sh.merchant, Intent: refunded.intent.ID, Payment: refunded.payment.ID, Account: sh.account,
+		Amount: money.Must(1, "EUR"), Status: payment.DisputeOpened, ID: newID(), Reference: "cb_1"}
+	lost := dispute
+	lost.ID, lost.Reference, lost.Status, lost.DecidedAt = newID(), "cb_2", payment.DisputeLost, time.Now()
+	sh.tx(func(ctx context.Context, tx flow.Tx) error {
+		return tx.SaveDisputes(ctx, []payment.Dispute{dispute, lost})
+	})
+	for _, m := range []payment.Modification{refund, back} {
+		sh.owner("UPDATE operation SET modification_id = $1 WHERE payment_id = $2", m.ID.String(), m.Payment.String())
+	}
+	sh.owner("UPDATE modification SET created_at = now() - CASE type WHEN 'refund' THEN interval '10 minutes' ELSE interval '20 minutes' END")
+	b, err := sh.s.Backlog(t.Context())
+	if err != nil || b.OpenRefunds != 1 || b.UnknownChanges != 1 || b.OpenCompensations != 1 || b.OpenDisputes != 1 ||
+		b.OldestRefund.Round(time.Minute) != 10*time.Minute || b.OldestUnknownChange.Round(time.Minute) != 10*time.Minute ||
+		b.OldestCompensation.Round(time.Minute) != 20*time.Minute {
+		t.Errorf("got %+v, %v", b, err)
+	}
+}
+
 // Without any lock the index alone decides among many.
 func TestTwentyAtOnceMakeOneModification(t *testing.T) {
 	sh := newShop(t)

@@ -96,6 +96,44 @@ func (q *Queries) Backlog(ctx context.Context) (BacklogRow, error) {
 	return i, err
 }
 
+const changeBacklog = `-- name: ChangeBacklog :one
+SELECT count(*) FILTER (WHERE m.type = 'refund') AS refunds,
+       COALESCE(extract(epoch FROM now() - min(m.created_at) FILTER (WHERE m.type = 'refund')), 0)::float8 AS oldest_refund_seconds,
+       count(*) FILTER (WHERE m.status = 'unknown') AS unknown,
+       COALESCE(extract(epoch FROM now() - min(m.created_at) FILTER (WHERE m.status = 'unknown')), 0)::float8 AS oldest_unknown_seconds,
+       count(*) FILTER (WHERE m.type = 'compensation') AS compensations,
+       COALESCE(extract(epoch FROM now() - min(m.created_at) FILTER (WHERE m.type = 'compensation')), 0)::float8 AS oldest_compensation_seconds,
+       (SELECT count(*) FROM dispute WHERE status = 'opened') AS disputes
+  FROM operation o JOIN modification m ON m.merchant_id = o.merchant_id AND m.id = o.modification_id
+ WHERE o.state <> 'completed' AND o.follows_id IS NULL
+`
+
+type ChangeBacklogRow struct {
+	Refunds                   int64
+	OldestRefundSeconds       float64
+	Unknown                   int64
+	OldestUnknownSeconds      float64
+	Compensations             int64
+	OldestCompensationSeconds float64
+	Disputes                  int64
+}
+
+// From the index of unfinished operations; disputes are few.
+func (q *Queries) ChangeBacklog(ctx context.Context) (ChangeBacklogRow, error) {
+	row := q.db.QueryRow(ctx, changeBacklog)
+	var i ChangeBacklogRow
+	err := row.Scan(
+		&i.Refunds,
+		&i.OldestRefundSeconds,
+		&i.Unknown,
+		&i.OldestUnknownSeconds,
+		&i.Compensations,
+		&i.OldestCompensationSeconds,
+		&i.Disputes,
+	)
+	return i, err
+}
+
 const createMerchant = `-- name: CreateMerchant :exec
 INSERT INTO merchant (merchant_id, name, mode, pair_id, rate_limit) VALUES ($1, $2, $3, $4, $5)
 `

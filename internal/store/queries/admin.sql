@@ -43,6 +43,18 @@ SELECT count(*) FILTER (WHERE o.due_at <= now()) AS due,
 SELECT count(*) AS open, COALESCE(extract(epoch FROM now() - min(opened_at)), 0)::float8 AS oldest_seconds
   FROM review WHERE decided_at IS NULL;
 
+-- name: ChangeBacklog :one
+-- From the index of unfinished operations; disputes are few.
+SELECT count(*) FILTER (WHERE m.type = 'refund') AS refunds,
+       COALESCE(extract(epoch FROM now() - min(m.created_at) FILTER (WHERE m.type = 'refund')), 0)::float8 AS oldest_refund_seconds,
+       count(*) FILTER (WHERE m.status = 'unknown') AS unknown,
+       COALESCE(extract(epoch FROM now() - min(m.created_at) FILTER (WHERE m.status = 'unknown')), 0)::float8 AS oldest_unknown_seconds,
+       count(*) FILTER (WHERE m.type = 'compensation') AS compensations,
+       COALESCE(extract(epoch FROM now() - min(m.created_at) FILTER (WHERE m.type = 'compensation')), 0)::float8 AS oldest_compensation_seconds,
+       (SELECT count(*) FROM dispute WHERE status = 'opened') AS disputes
+  FROM operation o JOIN modification m ON m.merchant_id = o.merchant_id AND m.id = o.modification_id
+ WHERE o.state <> 'completed' AND o.follows_id IS NULL;
+
 -- name: Facts :one
 SELECT current_setting('server_version')::text AS server_version, current_setting('fsync')::text AS fsync,
        current_setting('full_page_writes')::text AS full_page_writes,
