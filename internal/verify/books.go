@@ -24,6 +24,10 @@ SELECT merchant_id, intent_id, id, refunded_amount || ', ' || refunding_amount |
 SELECT p.merchant_id, p.intent_id, p.id, 'refunding ' || p.refunding_amount || ', open ' || coalesce(sum(m.amount), 0) || ' ' || p.currency
   FROM payment p LEFT JOIN modification m ON m.merchant_id = p.merchant_id AND m.payment_id = p.id AND m.type = 'refund' AND m.status IN ('pending', 'unknown')
  WHERE p.captured_amount > 0 GROUP BY p.merchant_id, p.id HAVING coalesce(sum(m.amount), 0) <> p.refunding_amount`},
+		{"reserved for a capture that is not open", `
+SELECT p.merchant_id, p.intent_id, p.id, 'capturing ' || p.capturing_amount || ', open ' || coalesce(sum(m.amount), 0) || ' ' || p.currency
+  FROM payment p LEFT JOIN modification m ON m.merchant_id = p.merchant_id AND m.payment_id = p.id AND m.type = 'capture' AND m.status IN ('pending', 'unknown')
+ WHERE p.capturing_amount > 0 GROUP BY p.merchant_id, p.id HAVING coalesce(sum(m.amount), 0) < p.capturing_amount`},
 	}},
 	{id: "I-10", statement: "every event is delivered at least once, in order within its intent, with one id and one set of bytes (delivery is not stored yet; asked is that the order has no gap)", checks: []check{
 		{"a gap in the order of an intent's events", `
@@ -46,6 +50,13 @@ SELECT merchant_id, NULL::uuid, NULL::uuid, event_key FROM event GROUP BY mercha
 SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM payment GROUP BY merchant_id, kind, idempotency_key HAVING count(*) > 1`},
 		{"one command made two changes", `
 SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM modification GROUP BY merchant_id, kind, idempotency_key HAVING count(*) > 1`},
+		{"one ordinal twice among the changes of a payment", `
+SELECT merchant_id, intent_id, payment_id, type || ' ' || k FROM modification GROUP BY merchant_id, intent_id, payment_id, type, k HAVING count(*) > 1`},
+		{"one dispute written twice", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, reference FROM dispute GROUP BY merchant_id, account_id, reference HAVING count(*) > 1`},
+		{"one command issued two one-time codes", `
+SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(payment_id || ' ' || ordinal, ', ') FROM cancel_code
+ GROUP BY merchant_id, kind, idempotency_key HAVING count(*) > 1`},
 		{"one movement given back twice by us", `
 SELECT merchant_id, NULL::uuid, NULL::uuid, string_agg(id::text, ', ') FROM modification
  WHERE movement_id IS NOT NULL AND status <> 'failed' GROUP BY merchant_id, movement_id HAVING count(*) > 1`},

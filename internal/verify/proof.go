@@ -5,7 +5,7 @@ const provesNotExecuted = `coalesce(
        v.outcome = 'rejected' AND v.code IS NOT NULL AND coalesce(o.sends - o.unsent = 1, true)
     OR v.outcome = 'not_sent' AND coalesce(o.sends = o.unsent, true)
     OR v.outcome = 'not_found' AND v.inference = 'not_executed' AND coalesce(v.asked_at >= o.last_permit_at, true)
-    OR v.outcome = 'declined' -- the payer's step ended in a refusal
+    OR v.outcome = 'declined' -- the payer's step, or the change, ended in a refusal
     OR v.source = 'person' AND v.inference = 'not_executed', false)`
 
 var proofInvariants = []invariant{
@@ -54,12 +54,16 @@ SELECT p.merchant_id, p.intent_id, p.id, 'refunded ' || p.refunded_amount || ', 
  WHERE p.captured_amount > 0
  GROUP BY p.merchant_id, p.id
 HAVING coalesce(sum(q.refunded), 0) <> p.refunded_amount OR coalesce(sum(q.disputed), 0) <> p.disputed_amount`},
-		{"paid with another sum or currency than was applied", `
-SELECT p.merchant_id, p.intent_id, p.id, 'captured ' || p.captured_amount || ' ' || p.currency || ', applied ' || sum(m.amount) || ' ' || min(m.currency)
-  FROM payment p JOIN movement m ON m.merchant_id = p.merchant_id AND m.intent_id = p.intent_id AND m.payment_id = p.id
+		{"captured another sum or currency than was applied", `
+SELECT p.merchant_id, p.intent_id, p.id, 'captured ' || p.captured_amount || ' ' || p.currency || ', applied ' || coalesce(sum(m.amount), 0) || ' ' || coalesce(min(m.currency), p.currency)
+  FROM payment p LEFT JOIN movement m ON m.merchant_id = p.merchant_id AND m.payment_id = p.id
    AND m.state = 'applied' AND m.kind IN ('charge', 'capture')
- WHERE p.status IN ('paid', 'authorized')
- GROUP BY p.merchant_id, p.id HAVING sum(m.amount) <> p.captured_amount OR bool_or(m.currency <> p.currency)`},
+ GROUP BY p.merchant_id, p.id HAVING coalesce(sum(m.amount), 0) <> p.captured_amount OR bool_or(m.currency <> p.currency)`},
+		{"a hold that stands although its payment is over, or does not stand although it should", `
+SELECT p.merchant_id, p.intent_id, p.id, 'status ' || p.status || ', ' || count(m.id) || ' holds stand'
+  FROM payment p LEFT JOIN movement m ON m.merchant_id = p.merchant_id AND m.payment_id = p.id AND m.kind = 'hold' AND m.state = 'applied'
+ WHERE p.status IN ('authorized', 'paid', 'declined', 'failed', 'canceled')
+ GROUP BY p.merchant_id, p.id HAVING (count(m.id) = 1) <> (p.status = 'authorized')`},
 		{"paid with less than was asked, and no person decided it", `
 SELECT p.merchant_id, p.intent_id, p.id, 'asked ' || p.amount || ', captured ' || p.captured_amount || ' ' || p.currency
   FROM payment p
@@ -83,6 +87,20 @@ SELECT p.merchant_id, p.intent_id, p.id, coalesce(p.failure_code, '')
    AND EXISTS (SELECT FROM evidence v WHERE v.merchant_id = p.merchant_id AND v.intent_id = p.intent_id AND v.payment_id = p.id AND v.effect = 'moved')
    AND NOT EXISTS (SELECT FROM evidence v
        WHERE v.merchant_id = p.merchant_id AND v.intent_id = p.intent_id AND v.payment_id = p.id AND v.effect = 'moved' AND v.outcome = 'declined')`},
+		{"canceled without the acquirer's word", `
+SELECT p.merchant_id, p.intent_id, p.id, coalesce(p.failure_code, '')
+  FROM payment p
+ WHERE p.status = 'canceled' AND NOT p.conflict
+   AND EXISTS (SELECT FROM evidence v WHERE v.merchant_id = p.merchant_id AND v.intent_id = p.intent_id AND v.payment_id = p.id AND v.effect = 'moved')
+   AND NOT EXISTS (SELECT FROM evidence v LEFT JOIN operation o ON o.merchant_id = v.merchant_id AND o.id = v.operation_id AND o.sends > 0
+       WHERE v.merchant_id = p.merchant_id AND v.intent_id = p.intent_id AND v.payment_id = p.id AND v.effect = 'moved'
+         AND (v.outcome = 'closed' OR v.outcome = 'succeeded' AND v.about IN ('reverse', 'close') OR ` + provesNotExecuted + `))`},
+		{"a change that failed without a listed proof", `
+SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ': ' || coalesce(m.failure_code, '')
+  FROM modification m LEFT JOIN operation o ON o.merchant_id = m.merchant_id AND o.modification_id = m.id AND o.follows_id IS NULL AND o.sends > 0
+ WHERE m.status = 'failed' AND m.action <> '' -- a cancel that came too late was never sent
+   AND NOT EXISTS (SELECT FROM evidence v WHERE v.merchant_id = m.merchant_id AND v.intent_id = m.intent_id AND v.modification_id = m.id
+                      AND v.effect IN ('moved', 'booked', 'conflict') AND ` + provesNotExecuted + `)`},
 	}},
 	{id: "I-19", statement: "every reply of an acquirer falls in a named class; unclassified = 0", checks: []check{
 		{"a reply without a class", `

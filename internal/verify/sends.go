@@ -1,10 +1,11 @@
 package verify
 
-// permits counts what the history says of an operation: its claim granted the first permit, each note one more.
+// permits counts what the history says of an operation: its claim granted the first permit, unless it began with nothing to
+// send, and each note one more.
 const permits = `
 SELECT h.merchant_id, h.operation_id, count(*) FILTER (WHERE h.what IN ('claimed', 'permit_granted')) AS granted,
-       bool_or(h.what = 'claimed') AS claimed
-  FROM history h WHERE h.what IN ('claimed', 'permit_granted') AND h.operation_id IS NOT NULL
+       bool_or(h.what IN ('claimed', 'begun')) AS claimed
+  FROM history h WHERE h.what IN ('claimed', 'begun', 'permit_granted') AND h.operation_id IS NOT NULL
  GROUP BY h.merchant_id, h.operation_id`
 
 var sendInvariants = []invariant{
@@ -61,6 +62,10 @@ SELECT min(merchant_id::text)::uuid, NULL::uuid, NULL::uuid, acquirer_key
 SELECT p.merchant_id, p.intent_id, p.id, o.acquirer_key || ' instead of ' || p.acquirer_key
   FROM operation o JOIN payment p ON p.merchant_id = o.merchant_id AND p.id = o.payment_id
  WHERE o.kind = 'create_payment' AND o.sends > 0 AND o.acquirer_key <> p.acquirer_key`},
+			{"sent under another key than the change's", `
+SELECT m.merchant_id, m.intent_id, m.payment_id, o.acquirer_key || ' instead of ' || m.acquirer_key
+  FROM operation o JOIN modification m ON m.merchant_id = o.merchant_id AND m.id = o.modification_id
+ WHERE o.sends > 0 AND o.acquirer_key <> m.acquirer_key`},
 		}},
 	{id: "I-17", statement: "all final answers to one key are equal in status and code; nobody was told \"refused\" for money that moved and was not given back, unless told of the conflict", checks: []check{
 		{"two answers for one payment", `
@@ -79,6 +84,14 @@ SELECT p.merchant_id, p.intent_id, p.id, 'answered ' || o.answer_status || ' ' |
 SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ' answered ' || o.answer_status || ', first ' || m.answered_status
   FROM operation o JOIN modification m ON m.merchant_id = o.merchant_id AND m.id = o.modification_id
  WHERE o.state = 'completed' AND (o.answer_status NOT IN (201, 422) OR o.answer_status <> m.answered_status)`},
+		{"told that the change failed, and the money moved", `
+SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ', ' || b.amount || ' ' || b.currency || ' moved, reference ' || b.reference
+  FROM modification m
+  JOIN movement b ON b.merchant_id = m.merchant_id AND b.payment_id = m.payment_id AND b.reference = m.acquirer_reference AND b.state = 'applied'
+   AND b.kind = CASE WHEN m.action = 'reverse' THEN 'reverse' WHEN m.type = 'capture' THEN 'capture' ELSE 'refund' END
+  JOIN payment p ON p.merchant_id = m.merchant_id AND p.id = m.payment_id
+ WHERE m.status = 'failed' AND NOT p.conflict AND NOT EXISTS (SELECT FROM movement x
+       WHERE x.merchant_id = b.merchant_id AND x.account_id = b.account_id AND x.kind = 'reverse' AND x.reference = b.reference)`},
 		{"told that it was refused, and the money moved", `
 SELECT p.merchant_id, p.intent_id, p.id, 'status ' || p.status || ', ' || m.amount || ' ' || m.currency || ' moved, reference ' || m.reference
   FROM movement m JOIN payment p ON p.merchant_id = m.merchant_id AND p.id = m.payment_id

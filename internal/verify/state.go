@@ -11,6 +11,12 @@ const finalEvents = `('payment.paid', 'payment.declined', 'payment.failed', 'pay
 // finalStates are left by nothing (PROTOCOL section 4).
 const finalStates = `('paid', 'declined', 'failed', 'canceled')`
 
+// toldOfChanges are the events that tell the result of a change. A cancel that is done is told as the end of its payment.
+const toldOfChanges = `
+       ('capture', 'succeeded', ARRAY['payment.captured', 'payment.paid']), ('capture', 'failed', ARRAY['payment.capture_failed']),
+       ('refund', 'succeeded', ARRAY['refund.succeeded']), ('refund', 'failed', ARRAY['refund.failed']),
+       ('compensation', 'failed', ARRAY['compensation.failed']), ('cancel', 'failed', ARRAY['payment.cancel_failed'])`
+
 var stateInvariants = []invariant{
 	{id: "I-2", statement: "an intent has at most one payment that is not finally refused", checks: []check{
 		{"several live payments", `
@@ -34,13 +40,33 @@ SELECT v.merchant_id, v.intent_id, v.payment_id, v.outcome || ' by ' || v.source
   FROM event e JOIN evidence v ON v.merchant_id = e.merchant_id AND v.intent_id = e.intent_id AND v.payment_id = e.payment_id
  WHERE e.type IN ` + finalEvents + ` AND v.effect = 'moved' AND v.modification_id IS NULL
    AND v.created_at > e.created_at + @margin_us::bigint * interval '1 microsecond'`},
+		{"a change that was told as done, and stands otherwise", `
+SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ' answered 201, stands ' || m.status
+  FROM modification m
+ WHERE m.answered_status = 201 AND m.status <> 'succeeded'
+   AND NOT (m.status = 'failed' AND EXISTS (SELECT FROM movement b -- it came back from the payer's bank
+       WHERE b.merchant_id = m.merchant_id AND b.payment_id = m.payment_id AND b.kind = 'reverse' AND b.reference = m.acquirer_reference))`},
+		{"a change that was told as failed, and stands otherwise", `
+SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ' answered 422, stands ' || m.status
+  FROM modification m
+ WHERE m.answered_status = 422 AND m.status <> 'failed'
+   AND NOT (m.status = 'succeeded' AND EXISTS (SELECT FROM movement b -- it turned out that it had been done
+       WHERE b.merchant_id = m.merchant_id AND b.payment_id = m.payment_id AND b.reference = m.acquirer_reference))`},
+		{"a change that moved after its end", `
+SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ': ' || v.outcome || ' by ' || v.source || ' at ' || v.created_at
+  FROM modification m
+  JOIN operation o ON o.merchant_id = m.merchant_id AND o.modification_id = m.id AND o.follows_id IS NULL AND o.state = 'completed'
+  JOIN evidence v ON v.merchant_id = m.merchant_id AND v.intent_id = m.intent_id AND v.modification_id = m.id
+ WHERE m.type <> 'compensation' AND v.effect = 'moved' -- of a compensation it may be the payment that moves
+   AND v.created_at > o.completed_at + @margin_us::bigint * interval '1 microsecond'`},
 	}},
 	{id: "I-5", statement: "every operation is completed, or is due at a stated time, or has an open review; every payment that is not final is due at a stated time", checks: []check{
 		{"in review without a review", `
 SELECT o.merchant_id, o.intent_id, o.payment_id, 'operation ' || o.id
   FROM operation o
  WHERE o.state = 'in_review' AND o.follows_id IS NULL
-   AND NOT EXISTS (SELECT FROM review r WHERE r.merchant_id = o.merchant_id AND r.payment_id = o.payment_id AND r.decided_at IS NULL)`},
+   AND NOT EXISTS (SELECT FROM review r WHERE r.merchant_id = o.merchant_id AND r.payment_id = o.payment_id AND r.decided_at IS NULL
+                      AND (o.modification_id IS NULL OR r.operation_id = o.id))`},
 		{"put off for longer than anything may be", `
 SELECT merchant_id, intent_id, payment_id, 'operation ' || id || ' is due at ' || due_at
   FROM operation
@@ -51,6 +77,10 @@ SELECT p.merchant_id, p.intent_id, p.id, 'status ' || p.status
  WHERE p.status NOT IN ` + finalStates + ` AND p.due_at IS NULL
    AND NOT EXISTS (SELECT FROM operation o WHERE o.merchant_id = p.merchant_id AND o.payment_id = p.id
                       AND o.state <> 'completed' AND o.follows_id IS NULL)`},
+		{"a hold that nobody will look at when it should be over", `
+SELECT merchant_id, intent_id, id, 'due at ' || coalesce(due_at::text, 'no time') || ', the hold ends at ' || coalesce(expires_at::text, 'a time that was not told')
+  FROM payment
+ WHERE status = 'authorized' AND (due_at IS NULL OR due_at > greatest(expires_at, now()) + @horizon_us::bigint * interval '1 microsecond')`},
 		{"refused, its gate closed, and nobody will look", `
 SELECT merchant_id, intent_id, id, 'status ' || status
   FROM payment WHERE refused_at IS NOT NULL AND NOT gate_open AND due_at IS NULL`},
@@ -96,6 +126,13 @@ SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ' ' ||
 SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ' ' || m.status || ', operation ' || o.id
   FROM operation o JOIN modification m ON m.merchant_id = o.merchant_id AND m.id = o.modification_id
  WHERE o.state = 'completed' AND m.status IN ('pending', 'unknown')`},
+		{"a change has its result, and no event tells it", `
+SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.status || ': ' || m.n || ', told ' || e.n
+  FROM (SELECT merchant_id, intent_id, payment_id, type, status, count(*) AS n FROM modification WHERE status IN ('succeeded', 'failed') GROUP BY 1, 2, 3, 4, 5) m
+  JOIN (VALUES ` + toldOfChanges + `) AS t(type, status, events) ON t.type = m.type AND t.status = m.status
+ CROSS JOIN LATERAL (SELECT count(*) AS n FROM event e WHERE e.merchant_id = m.merchant_id AND e.intent_id = m.intent_id
+                        AND e.payment_id = m.payment_id AND e.type = ANY(t.events)) e
+ WHERE e.n < m.n`},
 		{"completed without a stored answer", `
 SELECT merchant_id, intent_id, payment_id, 'operation ' || id
   FROM operation WHERE state = 'completed' AND (answer_status IS NULL OR answer_body IS NULL OR length(answer_body) = 0)`},
