@@ -1,8 +1,6 @@
 package verify_test
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/rig"
 	"github.com/hapaxpay/hapax/internal/sandbox"
-	"github.com/hapaxpay/hapax/internal/verify"
 )
 
 // lived is an installation on which payments lived whole lives, with a real acquirer.
@@ -152,42 +149,4 @@ func TestWholeLivesAreNotCalledBroken(t *testing.T) {
 			l.Verify()
 		})
 	}
-}
-
-// lifeBreak does one wrong thing to lived lives, as nobody but the owner could, and names what must turn red.
-type lifeBreak struct {
-	want, check string // invariant, and which part of it
-	story       func(lived)
-	sql         string
-}
-
-var lifeBreaks = []lifeBreak{
-	{"I-3", "a change that was told as done, and stands otherwise", lived.captured,
-		`UPDATE modification SET answered_status = 201 WHERE idempotency_key = 'x'`},
-}
-
-// TestEachCheckOfALifeCanFail breaks one thing after another.
-func TestEachCheckOfALifeCanFail(t *testing.T) {
-	for _, b := range lifeBreaks {
-		t.Run(b.want+" "+b.check, func(t *testing.T) {
-			l := live(t)
-			b.story(l)
-			l.must(l.Owner.Exec(t.Context(), b.sql))
-			report, err := verify.Run(t.Context(), l.DB.ServicePool(t), verify.Options{SandboxURL: l.Server.URL()})
-			l.must(nil, err)
-			if got := strings.Join(found(report), "; "); !strings.Contains(got, b.want+" "+b.check) {
-				t.Errorf("found %q, want %q", got, b.want+" "+b.check)
-			}
-		})
-	}
-}
-
-// found lists what a report calls broken, with its parts.
-func found(r verify.Report) (all []string) {
-	for _, i := range r.Invariants {
-		for _, row := range i.Rows {
-			all = append(all, fmt.Sprint(i.ID, " ", row.Check))
-		}
-	}
-	return all
 }
