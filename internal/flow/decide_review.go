@@ -201,6 +201,9 @@ func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c
 		}
 	}
 	w.endConflict(one, s)
+	if m != nil && m.Status.Open() {
+		w.askAgain(op) // its money is decided: what became of the change is asked on
+	}
 	if one.now.Status.Open() && len(s.reviews) == 0 {
 		w.askAgain(one.leader) // nothing waits for a person any more: the acquirer is asked on
 	}

@@ -298,12 +298,12 @@ func TestRefundOfAnotherAmount(t *testing.T) {
 	if err := decide(t, l.r, l.p, "click", flow.VerdictApply, ""); err != nil {
 		t.Fatal(err)
 	}
-	l.r.Later(13 * time.Hour)
+	l.sound()
 	l.p.Settle(time.Hour)
 	l.mod("ref-1", "succeeded")
 	l.refused("refund of more than is left", problem.ExceedsRemaining)(l.p.Refund("ref-2", pay, 400))
 	l.count("unapplied money in the books", 0, "SELECT COALESCE(sum(amount), 0) FROM ledger_entry WHERE account = 'unapplied'")
-	l.money(399, "payment.paid", "payment.conflict", "payment.conflict_resolved")
+	l.money(399, "payment.paid", "payment.conflict", "payment.conflict_resolved", "refund.succeeded")
 }
 
 // Case 50: a part of an amount with three decimals goes back to the last digit.

@@ -164,6 +164,12 @@ func (s Situation) settleKnown(d *Decision, known Movement) {
 		s.release(d, *m)
 		s.succeed(d, known.Reference)
 		d.Effect, d.Why = evidence.Moved, "what was booked before is the "+string(m.Type)+" that was asked for"
+		switch { // nobody was told when it was booked
+		case m.Type == Compensation:
+			d.tell(EventCompensated)
+		case m.Type == Refund && known.Cause == string(ReviewExcess):
+			d.tell(EventRefundSucceeded)
+		}
 	}
 }
 
