@@ -4,7 +4,31 @@ import (
 	"strings"
 
 	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/payment"
 )
+
+// movedWords say what a payment became where something done to it, or its page or hold, moved it.
+var movedWords = map[payment.Cause]string{
+	payment.SessionOpen:      "the payment is registered: the payer goes on there",
+	payment.SessionClosed:    "the payment is canceled: its page is closed, and nothing was paid",
+	payment.HoldReleased:     "the payment is canceled: the hold is over, and nothing was taken",
+	payment.LastCapture:      "the payment is paid: nothing more will be taken of the hold",
+	payment.ReversalProven:   "the payment is canceled",
+	payment.ReversalRefused:  "the cancel failed: the hold stands",
+	payment.ReversalTooLate:  "the cancel came too late: the money was taken",
+	payment.ReversalPageOpen: "the cancel failed: the payer can still pay on the page",
+}
+
+// because says why something followed.
+func (e evidenceRow) because() string {
+	if words := movedWords[payment.Cause(e.why)]; words != "" {
+		return "; " + words
+	}
+	if e.why == "" || strings.HasPrefix(e.why, "nothing proven") {
+		return ""
+	}
+	return "; " + e.why
+}
 
 // beginWords say what a request begins, by the kind of its operation.
 var beginWords = map[operation.Kind]string{
@@ -12,10 +36,19 @@ var beginWords = map[operation.Kind]string{
 	operation.CreateRefund: "begins a refund", operation.Compensate: "begins to give back money that should not have moved",
 }
 
+// ownWords say what begins without any request.
+var ownWords = map[operation.Kind]string{
+	operation.Compensate:    "By a decision, or by the merchant's policy, money that should not have moved begins to be given back.",
+	operation.CancelPayment: "The address of the payer's page is lost: a cancel begins by itself, which closes the page before another one may open.",
+}
+
 func (n noteRow) begun() string {
 	words := beginWords[operation.Kind(n.kind)]
 	if words == "" {
 		words = "starts the payment"
+	}
+	if n.why == "by ourselves" {
+		return ownWords[operation.Kind(n.kind)]
 	}
 	if n.what == operation.WhatBegun {
 		return n.by() + " " + words + "; there is nothing to send yet."

@@ -26,10 +26,15 @@ WITH found AS (
   UNION ALL SELECT id, NULL FROM payment_intent WHERE merchant_id = @merchant::uuid AND client_reference = @q
   UNION ALL SELECT intent_id, NULL FROM payment WHERE merchant_id = @merchant::uuid AND id = @payment::uuid
   UNION ALL SELECT intent_id, NULL FROM payment WHERE merchant_id = @merchant::uuid AND acquirer_key = @q
-  UNION ALL SELECT intent_id, NULL FROM payment WHERE merchant_id = @merchant::uuid AND acquirer_reference = @q
+  UNION ALL SELECT intent_id, NULL FROM payment WHERE merchant_id = @merchant::uuid AND (acquirer_reference = @q OR session_reference = @q)
   UNION ALL SELECT intent_id, NULL FROM payment WHERE merchant_id = @merchant::uuid AND kind = ANY(@kinds::text[]) AND idempotency_key = @q
   UNION ALL SELECT intent_id, NULL FROM modification WHERE merchant_id = @merchant::uuid AND (id = ANY(@changes::uuid[]) OR acquirer_key = @q OR acquirer_reference = @q)
   UNION ALL SELECT intent_id, NULL FROM modification WHERE merchant_id = @merchant::uuid AND kind = ANY(@kinds::text[]) AND idempotency_key = @q
+  UNION ALL SELECT intent_id, NULL FROM dispute WHERE merchant_id = @merchant::uuid AND reference = @q
+  UNION ALL SELECT p.intent_id, NULL FROM cancel_code c JOIN payment p ON p.merchant_id = c.merchant_id AND p.id = c.payment_id
+             WHERE c.merchant_id = @merchant::uuid AND c.kind = ANY(@kinds::text[]) AND c.idempotency_key = @q
+  UNION ALL SELECT p.intent_id, NULL FROM joined_command j JOIN payment p ON p.merchant_id = j.merchant_id AND p.id = j.payment_id
+             WHERE j.merchant_id = @merchant::uuid AND j.kind = ANY(@kinds::text[]) AND j.idempotency_key = @q
   UNION ALL SELECT intent_id, NULL FROM payment_intent_version WHERE merchant_id = @merchant::uuid AND kind = ANY(@kinds::text[]) AND idempotency_key = @q
   UNION ALL SELECT intent_id, NULL FROM operation WHERE merchant_id = @merchant::uuid AND id = @operation::uuid
   UNION ALL SELECT intent_id, NULL FROM operation WHERE merchant_id = @merchant::uuid AND kind = ANY(@kinds::text[]) AND idempotency_key = @q

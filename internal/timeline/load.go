@@ -36,7 +36,7 @@ func (t *teller) each(ctx context.Context, source, text string, args []any, scan
 
 // intent tells everything about the intent.
 func (t *teller) intent(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{t.order, t.readPayments, t.requests, t.evidence, t.movements, t.books, t.events,
+	for _, step := range []func(context.Context) error{t.order, t.readPayments, t.changes, t.disputes, t.codes, t.requests, t.evidence, t.movements, t.books, t.events,
 		t.reviews, t.answers, t.standing} {
 		if err := step(ctx); err != nil {
 			return err
@@ -130,6 +130,7 @@ SELECT p.id, p.n, p.status, p.conflict, p.gate_open, p.amount, p.captured_amount
 // noteRow is a row of the history.
 type noteRow struct {
 	kind, what, why, request, keyHash string
+	unsent                            bool // no request of its operation was allowed before
 }
 
 // turn is one ownership of an operation: what its owner did and saw is recorded at its end, but a further permit at once.
@@ -138,12 +139,13 @@ type turn struct {
 	fence     int64
 }
 
-// permitRow is a permit for a send after the first.
+// permitRow is a permit for a send that the claim did not allow.
 type permitRow struct {
 	id   id.ID
 	turn turn
 	at   time.Time
-	send int // which one of the operation, from 2
+	send int // which one of the operation, from 1
+	of   string
 }
 
 const notesSQL = `SELECT id, kind, what, why, coalesce(request_id, ''), coalesce(key_hash, ''), fence, operation_id, created_at FROM history WHERE merchant_id = $1::uuid AND `
@@ -166,12 +168,17 @@ func (t *teller) notes(ctx context.Context, text string, args []any) error {
 	var fence int64
 	var at time.Time
 	sends := map[id.ID]int{}
+	of := map[bool]string{true: "payment", false: "change"}
 	return t.each(ctx, "history", text, args, []any{&raw, &n.kind, &n.what, &n.why, &n.request, &n.keyHash, &fence, &op, &at}, func() {
 		r := ofClaim
+		n.unsent = sends[orZero(op)] == 0
 		switch n.what {
+		case operation.WhatClaimed: // which allows the first
+			sends[orZero(op)] = 1
 		case operation.WhatPermit:
 			sends[orZero(op)]++
-			t.permits = append(t.permits, permitRow{id: raw, turn: turn{orZero(op), fence}, at: at, send: 1 + sends[orZero(op)]}) // the claim allowed the first
+			t.permits = append(t.permits, permitRow{id: raw, turn: turn{orZero(op), fence}, at: at, send: sends[orZero(op)],
+				of: of[n.kind == string(operation.CreatePayment)]})
 			return
 		case operation.WhatCompleted:
 			r = ofCompletion
@@ -194,6 +201,7 @@ SELECT id, payment_id, operation_id, source, about, outcome, class, coalesce(cod
 			&e.requestID, &e.turn.fence, &e.inference, &e.effect, &e.why, &e.person, &e.note, &e.answered, &e.at}, func() {
 			e.id, e.turn.operation = raw, orZero(op)
 			p, known := t.payments[orZero(payment)]
+			e.status = p.status
 			e.mismatch = known && e.outcome == "succeeded" && !e.change() &&
 				(e.minor == nil || *e.minor != p.minor || e.currency != p.currency || e.ourReference != "" && e.ourReference != p.key)
 			seen = append(seen, e)
@@ -221,14 +229,18 @@ func (t *teller) send(p permitRow, seen []evidenceRow) {
 			seen[n].at = p.at
 		}
 	}
-	text := "may be sent once more: send %d of this payment, under the same key."
-	if last >= 0 && seen[last].outcome != "not_sent" {
-		text = "is sent once more: send %d of this payment, under the same key."
+	begin := map[bool]string{true: "is", false: "may be"}[last >= 0 && seen[last].outcome != "not_sent"]
+	text := fmt.Sprintf("The same stored request %s sent once more: send %d of this %s, under the same key.", begin, p.send, p.of)
+	if p.send == 1 {
+		text = fmt.Sprintf("The request of this %s %s sent for the first time.", p.of, begin)
 	}
-	t.say(p.at, ofSend, p.id, "request", "The same stored request "+fmt.Sprintf(text, p.send))
+	t.say(p.at, ofSend, p.id, "request", text)
 }
 
-const movementsSQL = `SELECT id, kind, reference, amount, currency, state, coalesce(cause, ''), created_at, updated_at FROM movement WHERE merchant_id = $1::uuid AND `
+const movementsSQL = `
+SELECT id, kind, reference, amount, currency, state, coalesce(cause, ''), kind = 'reverse' AND object = reference,
+       EXISTS (SELECT FROM modification c WHERE c.merchant_id = m.merchant_id AND c.movement_id = m.id AND c.status = 'succeeded'), created_at, updated_at
+  FROM movement m WHERE merchant_id = $1::uuid AND `
 
 // movements tells which money moved.
 func (t *teller) movements(ctx context.Context) error {
@@ -239,7 +251,7 @@ func (t *teller) money(ctx context.Context, text string, args []any) error {
 	var m movementRow
 	var raw [16]byte
 	var at, changed time.Time
-	return t.each(ctx, "movements", text, args, []any{&raw, &m.kind, &m.reference, &m.minor, &m.currency, &m.state, &m.cause, &at, &changed}, func() {
+	return t.each(ctx, "movements", text, args, []any{&raw, &m.kind, &m.reference, &m.minor, &m.currency, &m.state, &m.cause, &m.undoes, &m.byUs, &at, &changed}, func() {
 		later := changed.After(at) // kept aside at first: what counts or was given back does not change any more
 		t.say(at, ofMovement, raw, "books", m.sentence(later))
 		if outcome := m.outcome(); later && outcome != "" {
@@ -292,7 +304,7 @@ func (t *teller) events(ctx context.Context) error {
 	var at time.Time
 	return t.each(ctx, "events", `SELECT id, payment_id, version, type, created_at FROM event WHERE merchant_id = $1::uuid AND intent_id = $2::uuid ORDER BY version`,
 		t.of(), []any{&raw, &payment, &version, &kind, &at}, func() {
-			t.say(at, ofEvent, raw, "event", fmt.Sprintf("Event %d of the order, %s (%s): %s.", version, kind, id.ID(raw).Text(id.Event), eventWords(kind, t.payments[orZero(payment)].failure)))
+			t.say(at, ofEvent, id.ID{}, "event", fmt.Sprintf("Event %d of the order, %s (%s): %s.", version, kind, id.ID(raw).Text(id.Event), eventWords(kind, t.payments[orZero(payment)].failure)))
 		})
 }
 
@@ -344,6 +356,11 @@ func (t *teller) standing(ctx context.Context) error {
 	}
 	for _, p := range t.payments {
 		t.say(now, ofNow, p.id, "now", p.standing())
+	}
+	for _, c := range t.open {
+		if text := c.standing(); text != "" {
+			t.say(now, ofNow, c.id, "now", text)
+		}
 	}
 	if len(t.payments) == 0 {
 		t.say(now, ofNow, id.ID{}, "now", "No payment was begun.")

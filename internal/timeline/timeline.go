@@ -2,7 +2,7 @@
 //
 // Owns the search from an id to its intents, the order of what happened, and the sentences (PROTOCOL section 15).
 // Never writes, decides, or prints an idempotency key: a key is shown as its hash.
-// Read next: find.go (from an id to intents), load.go (what is read), words.go (how it is said), print.go (JSON and text).
+// Read next: find.go (from an id to intents), load.go and lives.go (what is read), words.go (how it is said), print.go (JSON and text).
 package timeline
 
 import (
@@ -41,9 +41,9 @@ type Line struct {
 	Text   string    // a sentence for people
 }
 
-// Find tells the stories that q belongs to. q is an id of an intent, payment, operation, event, review, movement,
-// evidence or decision, with its prefix or as a UUID; a client reference; a reference or key at the acquirer; a request id; an
-// idempotency key or its hash. merchant narrows the search; the zero ID searches all merchants, one after another, by
+// Find tells the stories that q belongs to. q is an id of an intent, payment, capture, cancel, refund, operation, event, review,
+// movement, evidence or decision, with its prefix or as a UUID; a client reference; a reference or key at the acquirer, of a charge,
+// a page or what was done upon them; a request id; an idempotency key or its hash. merchant narrows the search; the zero ID searches all merchants, one after another, by
 // their own indexes. No story is an empty list, not an error. At most 20 stories are told, the newest intents first.
 func Find(ctx context.Context, pool *pgxpool.Pool, q string, merchant id.ID) ([]Story, error) {
 	if q == "" || len(q) > MaxQuery {
@@ -133,12 +133,14 @@ type rank int
 const (
 	ofIntent rank = iota
 	ofPayment
+	ofChange
 	ofClaim
 	ofDecision
 	ofEvidence
 	ofSend
 	ofMovement
 	ofBooks
+	ofResult
 	ofEvent
 	ofReview
 	ofCompletion
@@ -150,7 +152,7 @@ const (
 type entry struct {
 	Line
 	rank rank
-	tie  string // ids grow with time
+	tie  string // ids grow with time; zero: as it was read
 }
 
 // teller collects the lines of one story.
@@ -160,6 +162,7 @@ type teller struct {
 	story    Story
 	entries  []entry
 	payments map[id.ID]paymentRow
+	open     []changeRow // what was asked to be done to the payments
 	permits  []permitRow // told by evidence, which says what they led to
 }
 

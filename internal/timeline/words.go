@@ -74,8 +74,14 @@ func (n noteRow) sentence() string {
 	case operation.WhatReuse:
 		return n.by() + " used a key that stands for other parameters: refused, without effect."
 	case operation.WhatJoined:
+		if n.kind == string(operation.CancelPayment) {
+			return n.by() + " asked for the cancel that is under way already, with a key of its own: it joined it, no second call."
+		}
 		return n.by() + " asked for the payment that is under way already, with a key of its own: it joined it, no second charge."
 	case operation.WhatTakeover:
+		if n.unsent {
+			return "A worker takes it up (" + n.why + "); nothing was sent for it before."
+		}
 		return fmt.Sprintf("It is not settled yet: a worker takes over (%s) and asks the acquirer before anything else.", n.why)
 	case operation.WhatDenied:
 		why := deniedWords[n.why]
@@ -99,6 +105,8 @@ func (n noteRow) completed() string {
 	switch n.kind {
 	case string(operation.CreateIntent):
 		return n.by() + " asked for this order and was answered at once."
+	case string(operation.IssueCode):
+		return n.by() + " asked for a one-time code and was answered at once."
 	case string(operation.DecideReview):
 		return n.by() + " brought a person's decision and was answered at once."
 	}
@@ -136,8 +144,9 @@ type evidenceRow struct {
 	turn                         turn
 	inference, effect, why       string
 	person, note                 string
-	answered                     bool // a complete answer came
-	mismatch                     bool // money moved, but not as it was asked
+	answered                     bool   // a complete answer came
+	mismatch                     bool   // money moved, but not as it was asked
+	status                       string // of the payment now
 }
 
 // sourceWords begin a sentence about what was observed.
@@ -209,11 +218,15 @@ func (e evidenceRow) observed() string {
 	if what == "" {
 		what = "nothing came back that proves anything (" + e.class + ")"
 	}
+	asked := "the money was taken"
+	if e.change() || e.about == "session" {
+		asked = "it was done"
+	}
 	if e.source == "call" && e.answered {
-		return strings.ToUpper(what[:1]) + what[1:] + ", which does not prove whether the money was taken"
+		return strings.ToUpper(what[:1]) + what[1:] + ", which does not prove whether " + asked
 	}
 	if e.source == "call" {
-		return strings.ToUpper(what[:1]) + what[1:] + "; whether the money was taken is not known"
+		return strings.ToUpper(what[:1]) + what[1:] + "; whether " + asked + " is not known"
 	}
 	return "A question to the acquirer: " + what
 }
@@ -245,25 +258,25 @@ func (e evidenceRow) consequence() string {
 	case "moved":
 		return e.moved()
 	case "booked":
-		if e.change() || e.outcome == "held" || e.why == "money taken" {
-			return "; " + e.why
+		if e.mismatch || e.why == "unattributed_money" {
+			return "; the money is kept aside: " + e.why
 		}
-		return "; the money is kept aside: " + e.why
+		return e.because()
 	case "early":
 		return "; kept for later: " + e.why
 	case "repeat":
 		return "; known already, nothing changes"
 	case "behind":
+		if e.change() || e.status == "registered" || e.status == "authorized" || e.status == "canceling" {
+			return "; nothing changes: " + e.why
+		}
 		return "; the payment has ended, so nothing changes" + e.gateWords()
 	case "stale_owner":
 		return "; dropped, because the worker that saw it no longer owned the payment"
 	case "conflict":
 		return "; this contradicts what was settled (" + e.why + "): a person decides"
 	}
-	if e.why == "" || strings.HasPrefix(e.why, "nothing proven") {
-		return ""
-	}
-	return "; " + e.why
+	return e.because()
 }
 
 func (e evidenceRow) gateWords() string {
@@ -276,13 +289,17 @@ func (e evidenceRow) gateWords() string {
 func (e evidenceRow) moved() string {
 	switch {
 	case e.change(), e.outcome == "closed", e.outcome == "registered":
-		return "; " + e.why
+		return e.because()
 	case e.outcome == "held":
 		return "; the payment is authorized"
 	case e.mismatch:
 		return "; that is not what was asked: the money is kept aside, and the payment is unknown"
 	case e.outcome == "succeeded":
 		return "; the payment is paid"
+	case e.outcome == "declined" && e.status == "failed":
+		return "; the payment has failed, and no money was taken"
+	case e.outcome == "declined" && e.status == "canceled":
+		return "; the payment is canceled, and no money was taken"
 	case e.outcome == "declined":
 		return "; the payment is declined"
 	case e.outcome == "not_sent", e.outcome == "rejected" && !strings.HasPrefix(e.why, "nothing proven"), e.inference == "not_executed":
@@ -295,6 +312,10 @@ func (e evidenceRow) moved() string {
 func (e evidenceRow) decision() string {
 	text := e.person + "'s decision (" + strings.ReplaceAll(strings.TrimPrefix(e.class, "decision_"), "_", " ") + ")"
 	switch {
+	case e.change(): // what became of it is told beside it
+		return text + " counts: " + e.why + "."
+	case e.effect == "moved" && e.outcome == "held":
+		return text + " makes the payment authorized" + e.named() + "."
 	case e.effect == "moved" && e.outcome == "succeeded":
 		return text + " makes the payment paid" + e.named() + "."
 	case e.effect == "moved" && e.class == "decision_returned":
@@ -309,6 +330,8 @@ func (e evidenceRow) decision() string {
 type movementRow struct {
 	kind, reference, currency, state, cause string
 	minor                                   int64
+	undoes                                  bool // what had gone back came back to us
+	byUs                                    bool // a compensation gave it back
 }
 
 // kindWords say which way the money went.
@@ -323,6 +346,9 @@ func (m movementRow) sentence(later bool) string {
 		return m.holdWords(later)
 	}
 	text := fmt.Sprintf("Money: %s were %s, the acquirer's reference %s", amount(m.minor, m.currency), kindWords[m.kind], m.reference)
+	if m.undoes {
+		text = fmt.Sprintf("Money: %s came back to us: what the acquirer calls %s is undone", amount(m.minor, m.currency), m.reference)
+	}
 	switch {
 	case m.kind != "charge" && m.kind != "capture" && m.cause == "":
 		return text + "."
@@ -340,10 +366,16 @@ func (m movementRow) outcome() string {
 		return m.holdOutcome()
 	}
 	text := fmt.Sprintf("The money kept aside, %s, the acquirer's reference %s, ", amount(m.minor, m.currency), m.reference)
-	switch m.state {
-	case "applied":
+	switch {
+	case m.state == "applied" && m.kind != "charge" && m.kind != "capture":
+		return text + "is the merchant's to bear from now on."
+	case m.state == "applied":
 		return text + "counts for this order from now on."
-	case "returned":
+	case m.state == "returned" && m.byUs:
+		return text + "was given back to the payer."
+	case m.state == "returned" && m.kind != "charge" && m.kind != "capture" && !m.undoes:
+		return text + "came back to us."
+	case m.state == "returned":
 		return text + "was given back to the payer outside of this system."
 	}
 	return ""
