@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hapaxpay/hapax/internal/flow"
+	"github.com/hapaxpay/hapax/internal/rig"
 	"github.com/hapaxpay/hapax/internal/sandbox"
 	"github.com/hapaxpay/hapax/internal/verify"
 )
@@ -39,6 +41,10 @@ var changeBreaks = []lifeBreak{
 		sql: `UPDATE payment SET due_at = 'infinity' WHERE status = 'authorized'`},
 	{want: "I-5", check: "in review without a review", story: lived.underWay, sql: `UPDATE operation SET state = 'in_review'` + of("refund-3")},
 	{want: "I-5", check: "a change that is open, and nobody will look", story: lived.underWay, sql: `DELETE FROM operation` + of("refund-3")},
+	{want: "I-5", check: "money that was long given back, and whose compensation still waits to be sent", story: func(l lived) {
+		l.told(202)(l.p.Pay("stray", rig.Order{Reference: "order-stray", Minor: 1000, Method: "pm_wrong_amount"}))
+		l.decide("decide-1", flow.VerdictCompensate)
+	}, sql: `UPDATE movement SET state = 'returned', cause = NULL, updated_at = now() - interval '2 days'`},
 	{want: "I-6", check: "a change has its result, and no event tells it", story: lived.captured, sql: `DELETE FROM event WHERE type = 'refund.succeeded'`},
 	{want: "I-6", check: "a change has its result, and no event tells it", story: lived.givenUp, sql: `DELETE FROM event WHERE type = 'payment.cancel_failed'`},
 	{want: "I-6", check: "a change has its result, but its operation is not completed", story: lived.underWay,
@@ -62,6 +68,8 @@ var moneyBreaks = []lifeBreak{
 	{want: "I-6", check: "the books mirror another sum than is held", story: lived.captured, sql: `DELETE FROM ledger_entry WHERE tx_key LIKE '%:release'`},
 	{want: "I-7", check: "captured another sum or currency than was applied", story: lived.captured, sql: `UPDATE movement SET state = 'returned' WHERE kind = 'capture' AND amount = 300`},
 	{want: "I-7", check: "captured another sum or currency than was applied", story: lived.captured, sql: `DELETE FROM movement WHERE kind = 'capture'`},
+	{want: "I-7", check: "a change that is done, and whose money was kept aside and does not count", story: lived.captured,
+		sql: `UPDATE movement SET state = 'returned', cause = 'excess_given_back' WHERE kind = 'refund'`},
 	{want: "I-7", check: "a hold that stands although its payment is over, or does not stand although it should", story: lived.captured,
 		sql: `UPDATE movement SET state = 'applied' WHERE kind = 'hold'`},
 	{want: "I-7", check: "held without a hold of the acquirer", story: lived.captured, sql: `DELETE FROM movement WHERE kind = 'hold'`},

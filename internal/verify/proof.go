@@ -54,6 +54,11 @@ SELECT p.merchant_id, p.intent_id, p.id, 'refunded ' || p.refunded_amount || ', 
  WHERE p.captured_amount > 0
  GROUP BY p.merchant_id, p.id
 HAVING coalesce(sum(q.refunded), 0) <> p.refunded_amount OR coalesce(sum(q.disputed), 0) <> p.disputed_amount`},
+		{"a change that is done, and whose money was kept aside and does not count", `
+SELECT c.merchant_id, c.intent_id, c.payment_id, c.type || ' ' || c.id || ', ' || m.amount || ' ' || m.currency || ', reference ' || m.reference || ' is ' || m.state
+  FROM modification c JOIN movement m ON m.merchant_id = c.merchant_id AND m.payment_id = c.payment_id AND m.reference = c.acquirer_reference
+   AND m.kind IN ('capture', 'refund') AND m.state <> 'applied' AND m.cause IS NOT NULL
+ WHERE c.type IN ('capture', 'refund') AND c.status = 'succeeded'`},
 		{"captured another sum or currency than was applied", `
 SELECT p.merchant_id, p.intent_id, p.id, 'captured ' || p.captured_amount || ' ' || p.currency || ', applied ' || coalesce(sum(m.amount), 0) || ' ' || coalesce(min(m.currency), p.currency)
   FROM payment p LEFT JOIN movement m ON m.merchant_id = p.merchant_id AND m.payment_id = p.id

@@ -98,6 +98,11 @@ SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ' is '
   FROM modification m
  WHERE m.status IN ('pending', 'unknown') AND NOT EXISTS (SELECT FROM operation o WHERE o.merchant_id = m.merchant_id
        AND o.modification_id = m.id AND o.state <> 'completed' AND o.follows_id IS NULL)`},
+		{"money that was long given back, and whose compensation still waits to be sent", `
+SELECT c.merchant_id, c.intent_id, c.payment_id, 'compensation ' || c.id || ' of ' || m.reference || ', given back at ' || m.updated_at
+  FROM modification c JOIN movement m ON m.merchant_id = c.merchant_id AND m.id = c.movement_id
+  JOIN operation o ON o.merchant_id = c.merchant_id AND o.modification_id = c.id AND o.sends = 0
+ WHERE c.status IN ('pending', 'unknown') AND m.state <> 'unapplied' AND m.updated_at < now() - @horizon_us::bigint * interval '1 microsecond'`},
 		{"being canceled without a cancel", `
 SELECT p.merchant_id, p.intent_id, p.id, NULL
   FROM payment p
