@@ -58,7 +58,7 @@ func (c verifyCmd) Run(t *tool) error {
 	return err
 }
 
-// longestCutOff among the contracts in use: the database does not hold it.
+// longestCutOff among the contracts in use, of any of their calls: the database does not hold it.
 func (t *tool) longestCutOff(s *store.Store) (longest time.Duration, err error) {
 	err = eachMerchant(t, s, func(m store.Merchant) (bool, error) {
 		accounts, err := s.AccountsOf(t.ctx, m.ID)
@@ -71,6 +71,9 @@ func (t *tool) longestCutOff(s *store.Store) (longest time.Duration, err error) 
 				return false, err
 			}
 			longest = max(longest, contract.CutOff())
+			for action := range contract.Others {
+				longest = max(longest, contract.For(action).CutOff())
+			}
 		}
 		return false, nil
 	})
