@@ -342,6 +342,9 @@ const (
 	FailureGivenBack = "given_back"
 )
 
+// inferred are the failures that rest on no word of the acquirer's about the charge or page itself.
+var inferred = []string{FailureDecided, FailureGivenBack, "not_executed", "acquirer_unreachable", "rejected", "cannot_be_sent"}
+
 func failureOf(r acquirer.Reply, fallback string) Failure {
 	code := r.Failure
 	if _, known := acquirer.FailureCodes[code]; !known {

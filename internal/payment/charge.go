@@ -29,6 +29,10 @@ func (s Situation) held(d *Decision, o evidence.Observation, exact bool) {
 		d.Effect, d.Why = evidence.Behind, "the money of this hold was taken already"
 		return
 	}
+	if s.older(o) {
+		d.Effect, d.Why = evidence.Behind, "older than the word that it is over"
+		return
+	}
 	open := s.Payment.Status.Open() && s.applied() == 0 && !s.holds() && !s.Intent.Conflict
 	switch {
 	case exact && open:
@@ -94,8 +98,8 @@ func (s Situation) endHold(d *Decision) {
 func (s Situation) pageOpen(d *Decision, o evidence.Observation) {
 	p := &d.Payment
 	switch {
-	case s.askedBeforeClosing(o):
-		d.Effect, d.Why = evidence.Behind, "asked before the page was closed"
+	case s.older(o):
+		d.Effect, d.Why = evidence.Behind, "older than the word that it is over"
 		return
 	case p.Status.Refusal():
 		s.contradiction(d) // a page that can be paid, of a payment that is over
@@ -126,11 +130,13 @@ func (s Situation) pageOpen(d *Decision, o evidence.Observation) {
 	}
 }
 
-// askedBeforeClosing says whether a lookup is older than the word that the object is closed: it counts as of when it was asked, so
-// what stood then contradicts nothing (PROTOCOL section 4).
-func (s Situation) askedBeforeClosing(o evidence.Observation) bool {
-	closed := s.Payment.Failure.Code == "canceled" || s.Payment.Failure.Code == "page_closed"
-	return s.Payment.Status == Canceled && closed && o.Source == evidence.FromLookup && o.AskedAt.Before(s.Payment.RefusedAt)
+// older says whether news of a charge or page is older than the acquirer's word that it is over, whatever road it took: only a
+// lookup that was asked afterwards contradicts that word (PROTOCOL section 4, E1). A refusal that was inferred is no such word.
+func (s Situation) older(o evidence.Observation) bool {
+	p := s.Payment
+	word := p.Status.Refusal() && !slices.Contains(inferred, p.Failure.Code)
+	same := o.Reference == p.AcquirerReference || o.Reference == p.Session
+	return word && same && (o.Source != evidence.FromLookup || o.AskedAt.Before(p.RefusedAt))
 }
 
 // over learns that the charge or page is over and holds nothing.

@@ -65,7 +65,8 @@ func (s Situation) release(d *Decision, m Modification) {
 func (s Situation) ours(d *Decision, o evidence.Observation, v evidence.Verdict, failed EventType) bool {
 	m := s.Modification
 	if m == nil {
-		return v != evidence.Done && v != evidence.DoneOtherwise // somebody else's failed try
+		d.Why = "nothing was done, and nobody of ours asked"
+		return v != evidence.Done && v != evidence.DoneOtherwise
 	}
 	switch v {
 	case evidence.Done, evidence.DoneOtherwise:
@@ -137,6 +138,9 @@ func (s Situation) capture(d *Decision, o evidence.Observation) {
 		}
 		d.Effect, d.Why = evidence.Repeat, "this capture is booked already"
 		s.settleKnown(d, known)
+		if o.Final {
+			s.strayHoldOver(d, known)
+		}
 		if o.Final && known.State == Applied && s.Payment.Status == Authorized {
 			s.last(d) // the hold is over, and what was taken of it was told before
 		}
@@ -152,8 +156,21 @@ func (s Situation) capture(d *Decision, o evidence.Observation) {
 		s.aside(d, mv, ledger.ReceivedUnapplied, asideWhy)
 	case p.Status.Refusal(), !room, !same, s.Intent.Conflict && p.Captured == 0:
 		s.stray(d, mv, ledger.ReceivedUnapplied, s.lateReason())
+		if o.Final {
+			s.strayHoldOver(d, mv)
+		}
 	default:
 		s.captured(d, mv, o)
+	}
+}
+
+// strayHoldOver notes that a hold which was kept aside is over with its last capture: nothing of it is left to release.
+func (s Situation) strayHoldOver(d *Decision, taken Movement) {
+	for _, m := range s.Movements {
+		if m.Kind == acquirer.MovementHold && m.State == Unapplied && m.Reference == taken.Charge() && m.Account == taken.Account {
+			m.State, m.Cause = Returned, ""
+			d.Change = append(d.Change, m)
+		}
 	}
 }
 
@@ -239,12 +256,16 @@ func (s Situation) expecting(o evidence.Observation) evidence.Standing {
 // reversal judges what is said of a reversal or of the closing of a page. Its amount is the money that it gave back: zero
 // where it released a hold or closed a page.
 func (s Situation) reversal(d *Decision, o evidence.Observation) {
-	m := s.Modification
-	if m == nil || m.Type != Cancel {
+	m, v := s.Modification, evidence.Prove(o, s.expecting(o))
+	switch {
+	case m == nil && v == evidence.Done && !o.Amount.IsPositive():
+		o.Reference = o.Object // by hand, or by us and told without our reference: that charge is over
+		s.over(d, o)
+		return
+	case m == nil || m.Type != Cancel:
 		s.refund(d, o) // money that was given back, or a hold that was kept aside
 		return
 	}
-	v := evidence.Prove(o, s.expecting(o))
 	switch {
 	case v == evidence.Done || v == evidence.DoneOtherwise:
 		s.cancelDone(d, o)
@@ -319,7 +340,11 @@ func (s Situation) reversalRefused(d *Decision, o evidence.Observation) {
 		return
 	}
 	d.Events = nil
-	s.cancelFailed(d, by, failureOf(o.Reply, "declined"))
+	why := failureOf(o.Reply, "declined")
+	if d.Modification != nil { // it never arrived
+		why = d.Modification.Failure
+	}
+	s.cancelFailed(d, by, why)
 }
 
 // proven gives the cause by which a refused reversal ends. A person has looked at the acquirer, which is as good as a fresh

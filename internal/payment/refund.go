@@ -18,9 +18,17 @@ func (s Situation) refund(d *Decision, o evidence.Observation) {
 		return
 	}
 	v := evidence.Prove(o, s.expecting(o))
+	if m == nil && o.Outcome == acquirer.OutcomeDeclined && o.About == acquirer.ActionRefund && o.Reference != "" && o.Amount.IsPositive() {
+		s.failedByHand(d, o)
+		return
+	}
 	failed := EventRefundFailed
 	if m != nil && m.Type == Compensation {
 		failed = EventCompensationFails
+	}
+	if m != nil && m.Status.Open() && v == evidence.StaleInference && o.Outcome == acquirer.OutcomeDeclined && o.Reference != "" {
+		s.early(d, "that it failed is for its owner to conclude; that it came back, a fact once it went out")
+		return
 	}
 	if s.ours(d, o, v, failed) {
 		if m != nil && m.Type == Compensation && d.Modification != nil && d.Modification.Status == ModFailed {
@@ -48,6 +56,8 @@ func (s Situation) refund(d *Decision, o evidence.Observation) {
 		return
 	}
 	switch {
+	case m != nil && m.Status == ModFailed && m.AcquirerReference == mv.Reference && !s.after(o, *m):
+		s.wentAndCame(d, mv)
 	case m != nil && m.Type == Compensation:
 		s.compensated(d, mv)
 	case m != nil && m.Status.Open() && v == evidence.Done:
@@ -56,8 +66,6 @@ func (s Situation) refund(d *Decision, o evidence.Observation) {
 		s.succeed(d, mv.Reference)
 	case m != nil && m.Status.Open():
 		s.excess(d, mv) // the amount stays reserved until a person has looked
-	case m != nil && m.Status == ModFailed && m.AcquirerReference == mv.Reference && !s.after(o, *m):
-		d.Effect, d.Why = evidence.Behind, "it failed at the bank after that"
 	case m != nil && m.Status == ModFailed && s.Payment.Remaining() >= mv.Amount.Minor() && v == evidence.Done:
 		s.refunded(d, mv) // it had been done after all, and its amount was free
 		s.succeed(d, mv.Reference)
@@ -71,6 +79,21 @@ func (s Situation) refund(d *Decision, o evidence.Observation) {
 // after says whether the acquirer was asked after the modification got its result: only then can it tell of something newer.
 func (s Situation) after(o evidence.Observation, m Modification) bool {
 	return o.Source == evidence.FromLookup && o.AskedAt.After(m.UpdatedAt)
+}
+
+// wentAndCame books both ways of a refund that is known to have failed at the bank, and of which is told now that it had gone out:
+// the books are those of the other order (PROTOCOL E1).
+func (s Situation) wentAndCame(d *Decision, mv Movement) {
+	back := mv
+	back.Kind, back.Object = acquirer.MovementReverse, mv.Reference
+	d.Book = append(d.Book, mv, back)
+	out, in := ledger.Refunded, ledger.RefundFailed
+	if s.Modification.Type == Compensation {
+		out, in = ledger.Compensated, ledger.CompensationFailed
+	}
+	d.post(out, mv.Reference, mv)
+	d.post(in, back.Reference, back)
+	d.Effect, d.Why = evidence.Booked, "it went out, and came back from the payer's bank after that"
 }
 
 // refunded counts money that was given back.
@@ -119,9 +142,11 @@ func (s Situation) excess(d *Decision, mv Movement) {
 func (s Situation) byHand(d *Decision, mv Movement) {
 	strays, mine := s.ofCharge(mv.Charge())
 	switch {
+	case len(strays) > 0 && mv.AcquirerKey == "" && slices.ContainsFunc(strays, s.compensating):
+		s.early(d, "it is being given back by us, and this may be it")
 	case len(strays) > 0:
 		s.strayBack(d, mv, strays)
-	case !mine && (s.strayHoldBack(d, mv) || s.backAlready(d, mv)):
+	case !mine && s.backAlready(d, mv):
 	case !mine:
 		s.early(d, "it is not known yet what was taken")
 	case s.maybeOurs(mv):
@@ -130,15 +155,39 @@ func (s Situation) byHand(d *Decision, mv Movement) {
 		s.early(d, "the reversal has no result yet, and may have given it back too")
 	case s.Payment.Remaining() >= mv.Amount.Minor() && mv.Amount.Currency() == s.Payment.Amount.Currency():
 		s.refunded(d, mv)
-		d.Created = &Modification{Merchant: s.Payment.Merchant, Intent: s.Intent.ID, Payment: s.Payment.ID, Type: Refund,
-			Action: acquirer.ActionRefund, Status: ModSucceeded, Amount: mv.Amount, External: true, Account: s.Payment.Account,
-			AcquirerReference: mv.Reference, Version: 1, CreatedAt: s.Now, UpdatedAt: s.Now}
-		if strings.HasPrefix(mv.AcquirerKey, wirePrefix) { // by ourselves, and a failover lost the row
-			d.Created.External, d.Created.AcquirerKey = false, mv.AcquirerKey
-		}
+		d.Created = s.external(mv)
 	default:
 		s.excess(d, mv)
 	}
+}
+
+// failedByHand keeps a refund that somebody else made and that failed: what is told of it later is older, or newer, news of it.
+func (s Situation) failedByHand(d *Decision, o evidence.Observation) {
+	mv := s.movement(o, acquirer.MovementRefund)
+	_, known := s.known(mv)
+	switch _, mine := s.ofCharge(mv.Charge()); {
+	case known: // it gave back what was kept aside
+		s.strayAgain(d, mv)
+	case !mine:
+		s.early(d, "it is not known yet what was taken")
+	case s.maybeOurs(mv):
+		s.early(d, "a refund of the same amount is under way, and this may be it")
+	default:
+		d.Created = s.external(mv)
+		d.Created.Status, d.Created.Failure = ModFailed, failureOf(o.Reply, "failed_at_bank")
+		d.Effect, d.Why = evidence.Booked, "a refund that was made at the acquirer, and that failed"
+	}
+}
+
+// external is a refund that was made by hand at the acquirer, or by ourselves before a failover lost its row.
+func (s Situation) external(mv Movement) *Modification {
+	m := &Modification{Merchant: s.Payment.Merchant, Intent: s.Intent.ID, Payment: s.Payment.ID, Type: Refund,
+		Action: acquirer.ActionRefund, Status: ModSucceeded, Amount: mv.Amount, External: true, Account: s.Payment.Account,
+		AcquirerReference: mv.Reference, Version: 1, CreatedAt: s.Now, UpdatedAt: s.Now}
+	if strings.HasPrefix(mv.AcquirerKey, wirePrefix) {
+		m.External, m.AcquirerKey = false, mv.AcquirerKey
+	}
+	return m
 }
 
 // ofCharge gives what was taken by a charge and is kept aside, and whether money of it is applied to this payment.
@@ -185,33 +234,22 @@ func (s Situation) endGivenBack(d *Decision, back Movement) {
 	d.Why = why
 }
 
-// strayHoldBack notes that a hold which was kept aside was released.
-func (s Situation) strayHoldBack(d *Decision, mv Movement) bool {
-	for _, m := range s.Movements {
-		if m.Kind == acquirer.MovementHold && m.State == Unapplied && m.Reference == mv.Charge() {
-			m.State, m.Cause = Returned, ""
-			d.Change = append(d.Change, m)
-			d.Effect, d.Why = evidence.Booked, "the hold that was kept aside is over"
-			return true
-		}
-	}
-	return false
-}
-
 // backAlready recognises the giving back of money that is known to have been given back, and of which nobody told how.
 func (s Situation) backAlready(d *Decision, mv Movement) bool {
-	returned, told := false, false
+	returned, told := int64(0), int64(0)
 	for _, m := range s.Movements {
-		if m.Charge() != mv.Charge() {
-			continue
+		switch {
+		case m.Charge() != mv.Charge() || m.Amount.Currency() != mv.Amount.Currency():
+		case m.Taken() && m.State == Returned:
+			returned += m.Amount.Minor()
+		case m.Kind == acquirer.MovementRefund, m.Kind == acquirer.MovementReverse, m.Kind == acquirer.MovementChargeback:
+			told += m.Amount.Minor()
 		}
-		returned = returned || m.Taken() && m.State == Returned
-		told = told || m.Kind == acquirer.MovementRefund || m.Kind == acquirer.MovementReverse || m.Kind == acquirer.MovementChargeback
 	}
 	switch {
-	case !returned:
+	case returned == 0:
 		return false
-	case told:
+	case told+mv.Amount.Minor() > returned:
 		s.excess(d, mv)
 	default:
 		d.Book = append(d.Book, mv)
@@ -224,6 +262,13 @@ func (s Situation) backAlready(d *Decision, mv Movement) bool {
 func (s Situation) maybeOurs(mv Movement) bool {
 	return mv.AcquirerKey == "" && slices.ContainsFunc(s.Modifications, func(m Modification) bool {
 		return m.Type == Refund && m.Status.Open() && m.Amount == mv.Amount && m.AcquirerReference == ""
+	})
+}
+
+// compensating says whether money that is kept aside is being given back by us.
+func (s Situation) compensating(stray Movement) bool {
+	return slices.ContainsFunc(s.Modifications, func(m Modification) bool {
+		return m.Type == Compensation && m.Status.Open() && m.Movement == stray.ID && m.AcquirerReference == ""
 	})
 }
 
@@ -280,7 +325,9 @@ func (s Situation) chargeback(d *Decision, o evidence.Observation) {
 		return
 	}
 	if _, ok := s.known(mv); ok { // it took back what was kept aside, and is no dispute of this payment
-		s.strayAgain(d, mv, status)
+		if d.Effect, d.Why = evidence.Repeat, "this is booked already"; status == DisputeWon {
+			s.strayAgain(d, mv)
+		}
 		return
 	}
 	strays, mine := s.ofCharge(mv.Charge())
@@ -300,11 +347,12 @@ func (s Situation) chargeback(d *Decision, o evidence.Observation) {
 	}
 }
 
-// strayAgain judges a chargeback that took back what was kept aside: won, the money is with us again, and is kept aside again.
-func (s Situation) strayAgain(d *Decision, mv Movement, status DisputeStatus) {
+// strayAgain notes that what had given back, or taken back, money that was kept aside came to nothing: the money is with us again,
+// and is kept aside again.
+func (s Situation) strayAgain(d *Decision, mv Movement) {
 	back := mv
 	back.Kind, back.Object = acquirer.MovementReverse, mv.Reference
-	if _, ok := s.known(back); ok || status != DisputeWon {
+	if _, ok := s.known(back); ok {
 		d.Effect, d.Why = evidence.Repeat, "this is booked already"
 		return
 	}
