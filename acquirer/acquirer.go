@@ -201,7 +201,7 @@ var FailureCodes = map[string]string{
 	"acquirer_unreachable": "The acquirer could not be reached; nothing was sent.",
 	"not_executed":         "The acquirer has no record of this payment and its contract makes that final.",
 	"decided_not_executed": "A person established that the payment was not executed.",
-	"given_back":           "Money was taken, but not as asked, and it was given back.",
+	"given_back":           "Money was moved, but not as asked, and it went back.",
 	"cannot_be_sent":       "The acquirer cannot take this payment; nothing was sent.",
 	"canceled":             "The payment was canceled before any money was taken.",
 	"page_closed":          "The acquirer's page was closed or lapsed, and the payer did not pay.",

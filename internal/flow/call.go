@@ -305,7 +305,7 @@ func (c *caller) note(source evidence.Source, reply acquirer.Reply, inference ev
 	op := c.w.Op
 	asked := acquirer.Action(op.Action)
 	for _, r := range append([]acquirer.Reply{reply}, reply.Also...) {
-		own := r.About == "" || r.About == asked || asked == acquirer.ActionSession && r.About == acquirer.ActionCharge
+		own := r.About == "" || r.About == asked || asked == "" || asked == acquirer.ActionSession && r.About == acquirer.ActionCharge
 		if r.About == "" {
 			r.About = asked
 		}

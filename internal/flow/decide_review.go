@@ -190,6 +190,9 @@ func (k *decideReview) carryOut(ctx context.Context, tx Tx, g operation.Guard, c
 		if !k.compensate(w, s, one, r, o) {
 			return nil, nil
 		}
+		if m != nil && m.Status.Open() {
+			w.askAgain(op) // a change ends when its money is back
+		}
 		w.collect(one, s)
 		return w, nil // the conflict stays until the money is back
 	case VerdictDismiss:

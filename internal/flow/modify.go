@@ -124,9 +124,9 @@ func (f *Flow) routeOf(ctx context.Context, op operation.Operation) (route, erro
 
 // bind decides and stores what is sent, in a transaction of its own, before anything is (PROTOCOL A1).
 func (k *modify) bind(ctx context.Context, c *caller) (bool, error) {
-	bound := false
+	bound, forestalled := false, false
 	err := k.f.store.InTx(ctx, "bind", func(ctx context.Context, tx Tx) error {
-		bound = false
+		bound, forestalled = false, false
 		op := c.w.Op
 		s, err := k.f.load(ctx, tx, []truth{{row: Row{op.Merchant, op.Payment}, intent: op.Intent, contract: c.out.contract}})
 		if err != nil {
@@ -135,6 +135,10 @@ func (k *modify) bind(ctx context.Context, c *caller) (bool, error) {
 		one := s.subjects[0]
 		m := one.modification(op.Modification)
 		if m == nil || !m.Status.Open() || m.Type == payment.Cancel && one.now.Status != payment.Canceling {
+			return nil
+		}
+		if m.Type == payment.Compensation && !keptAside(s.movements, m.Movement) {
+			forestalled = true
 			return nil
 		}
 		request, known := callOf(one.now, *m, s.movements)
@@ -162,8 +166,17 @@ func (k *modify) bind(ctx context.Context, c *caller) (bool, error) {
 	if errors.Is(err, errNotBound) { // somebody else owns it now
 		return false, nil
 	}
+	if forestalled && err == nil {
+		c.note(evidence.FromLookup, acquirer.Reply{Class: "not_sent", About: acquirer.ActionRefund}, evidence.InferNotExecuted, "",
+			"nothing was sent: what was to be given back is kept aside no more")
+	}
 	c.contract = c.out.contract.For(acquirer.Action(c.w.Op.Action))
 	return bound && err == nil, ignoreAway(err)
+}
+
+// keptAside says whether money still waits to be given back.
+func keptAside(movements []payment.Movement, row id.ID) bool {
+	return slices.ContainsFunc(movements, func(m payment.Movement) bool { return m.ID == row && m.State == payment.Unapplied })
 }
 
 var errNotBound = errors.New("the operation was taken over")

@@ -201,7 +201,7 @@ func (w *writes) event(one *subject, t payment.EventType, d payment.Decision, ke
 	if m == nil {
 		m = d.Created
 	}
-	if m != nil && (m.Type == payment.Refund || m.Type == payment.Compensation) {
+	if m != nil && t.OfRefund() {
 		e.Payload = present.EventRefund(e, *i, one.now, *one.modification(m.ID))
 	} else {
 		e.Payload = present.Event(e, *i, one.now, keptAside)
@@ -220,16 +220,17 @@ func (w *writes) resolve(one *subject, s *loaded) {
 			settled++
 		}
 	}
-	for n := range w.reviews { // of money that this transaction booked, and of which it was told that it is back
-		r := &w.reviews[n]
-		booked := slices.ContainsFunc(w.booked, func(m payment.Movement) bool { return m.ID == r.Movement })
-		if booked && w.settled(one, *r) {
+	for n := range w.reviews { // of money of which this transaction was told as well that it is back
+		if r := &w.reviews[n]; !r.Movement.IsZero() && w.settled(one, *r) {
 			r.Decision, r.DecidedAt = "settled by evidence", w.g.Now
 			w.closed = append(w.closed, *r)
 		}
 	}
 	for _, d := range one.decisions {
 		settled += len(d.Change)
+		if m := d.Modification; m != nil && m.Type == payment.Compensation && !m.Status.Open() {
+			settled++ // the conflict lasts while money is being given back
+		}
 	}
 	if settled > 0 {
 		w.endConflict(one, s)

@@ -266,6 +266,15 @@ const (
 	EventReview       EventType = "payment.in_review"
 )
 
+// OfRefund says whether an event tells of a refund or compensation, and carries its snapshot instead of the payment's.
+func (t EventType) OfRefund() bool {
+	switch t {
+	case EventRefundSucceeded, EventRefundFailed, EventCompensated, EventCompensationFails:
+		return true
+	}
+	return false
+}
+
 // Event is one row of the outbox: its bytes never change (PROTOCOL V1).
 type Event struct {
 	Merchant, ID    id.ID

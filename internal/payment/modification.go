@@ -174,19 +174,34 @@ func (s Situation) strayHoldOver(d *Decision, taken Movement) {
 	}
 }
 
-// settleKnown ends an open modification whose money turns out to be booked: somebody told it without our reference before.
-// Where that money is kept aside, a person looks first.
+// settleKnown ends an open modification whose money turns out to be booked: somebody told it without our reference before, or a
+// person decided about it. Where that money is kept aside, a person looks first; where it went the other way again, the
+// modification counts for nothing.
 func (s Situation) settleKnown(d *Decision, known Movement) {
-	if m := s.Modification; m != nil && m.Status.Open() && known.State != Unapplied {
+	m := s.Modification
+	switch {
+	case m == nil || !m.Status.Open() || known.State == Unapplied:
+		return
+	case known.State == Returned && m.Type == Capture:
+		s.fail(d, failureOf(acquirer.Reply{Failure: FailureGivenBack}, FailureGivenBack))
+		d.tell(EventCaptureFailed)
+	case known.State == Returned && m.Type == Refund:
+		s.fail(d, failureOf(acquirer.Reply{Failure: FailureGivenBack}, FailureGivenBack))
+		d.tell(EventRefundFailed)
+	default:
 		s.release(d, *m)
 		s.succeed(d, known.Reference)
-		d.Effect, d.Why = evidence.Moved, "what was booked before is the "+string(m.Type)+" that was asked for"
 		switch { // nobody was told when it was booked
 		case m.Type == Compensation:
 			d.tell(EventCompensated)
 		case m.Type == Refund && known.Cause == string(ReviewExcess):
 			d.tell(EventRefundSucceeded)
 		}
+	}
+	d.Modification.AcquirerReference = known.Reference
+	d.Effect, d.Why = evidence.Moved, "what was booked before is the "+string(m.Type)+" that was asked for"
+	if d.Modification.Status == ModFailed {
+		d.Why += ", and its money went the other way again"
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/evidence"
+	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/ledger"
 )
 
@@ -31,7 +32,7 @@ func (s Situation) refund(d *Decision, o evidence.Observation) {
 		return
 	}
 	if s.ours(d, o, v, failed) {
-		if m != nil && m.Type == Compensation && d.Modification != nil && d.Modification.Status == ModFailed {
+		if m != nil && m.Type == Compensation && d.Modification != nil && d.Modification.Status == ModFailed && s.keptAsideStill(m.Movement) {
 			s.conflict(d, ReviewCompensation) // it still has to be given back
 			d.ReviewOn = m.Movement
 		}
@@ -220,6 +221,11 @@ func (s Situation) strayBack(d *Decision, mv Movement, strays []Movement) {
 	s.endGivenBack(d, m)
 }
 
+// keptAsideStill says whether money still waits to be given back.
+func (s Situation) keptAsideStill(row id.ID) bool {
+	return slices.ContainsFunc(s.Movements, func(m Movement) bool { return m.ID == row && m.State == Unapplied })
+}
+
 // endGivenBack ends an open payment whose only money was kept aside and is back with the payer: nothing was paid.
 func (s Situation) endGivenBack(d *Decision, back Movement) {
 	other := slices.ContainsFunc(s.Movements, func(m Movement) bool { return m.ID != back.ID && m.Payment == s.Payment.ID && m.State != Returned })
@@ -265,10 +271,10 @@ func (s Situation) maybeOurs(mv Movement) bool {
 	})
 }
 
-// compensating says whether money that is kept aside is being given back by us.
+// compensating says whether money that is kept aside may have been given back by us: a compensation of it is sent, or being sent.
 func (s Situation) compensating(stray Movement) bool {
 	return slices.ContainsFunc(s.Modifications, func(m Modification) bool {
-		return m.Type == Compensation && m.Status.Open() && m.Movement == stray.ID && m.AcquirerReference == ""
+		return m.Type == Compensation && m.Status.Open() && m.Action != "" && m.Movement == stray.ID && m.AcquirerReference == ""
 	})
 }
 

@@ -104,6 +104,8 @@ SELECT p.merchant_id, p.intent_id, p.id, coalesce(p.failure_code, '')
 SELECT m.merchant_id, m.intent_id, m.payment_id, m.type || ' ' || m.id || ': ' || coalesce(m.failure_code, '')
   FROM modification m LEFT JOIN operation o ON o.merchant_id = m.merchant_id AND o.modification_id = m.id AND o.follows_id IS NULL AND o.sends > 0
  WHERE m.status = 'failed' AND m.action <> '' -- a cancel that came too late was never sent
+   AND NOT (m.failure_code = 'given_back' AND EXISTS (SELECT FROM movement x -- its money moved, and went the other way again
+       WHERE x.merchant_id = m.merchant_id AND x.payment_id = m.payment_id AND x.reference = m.acquirer_reference AND x.state = 'returned'))
    AND NOT EXISTS (SELECT FROM evidence v WHERE v.merchant_id = m.merchant_id AND v.intent_id = m.intent_id AND v.modification_id = m.id
                       AND v.effect IN ('moved', 'booked', 'conflict') AND ` + provesNotExecuted + `)`},
 	}},
