@@ -237,10 +237,6 @@ func (b *bank) binds(key string) {
 	b.pieces = append(b.pieces, piece{name: fmt.Sprint(b.at, " binds ", key), at: b.at, claim: &claimed{kind: payment.Cancel, key: key, bind: true}})
 }
 
-func (b *bank) wasCaptured(c *bankCharge) bool {
-	return slices.ContainsFunc(b.acts, func(a *bankAct) bool { return a.of == c && a.kind == acquirer.ActionCapture })
-}
-
 // word is what a charge comes to, in the sandbox's words.
 func (b *bank) word(c *bankCharge) evidence.Observation {
 	o := evidence.Observation{Reply: acquirer.Reply{About: acquirer.ActionCharge, Reference: c.id, OurReference: chargeKey}}
