@@ -35,6 +35,9 @@ const (
 	Comp      = "com_"
 	Dispute   = "dp_"
 	Rule      = "rt_"
+	Endpoint  = "we_"
+	Attempt   = "wat_"
+	Message   = "msg_" // of an acquirer, in the inbox
 )
 
 // ErrMalformed says that a text is not an identifier of the expected kind.

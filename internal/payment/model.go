@@ -279,9 +279,18 @@ func (t EventType) OfRefund() bool {
 type Event struct {
 	Merchant, ID    id.ID
 	Intent, Payment id.ID
-	Version         int64  // order within the intent
+	Endpoint        id.ID  // of a webhook, for events that tell of one; Intent is zero then
+	Version         int64  // order within the subject: the intent, or the endpoint
 	Key             string // <intent>:event:<version>
 	Type            EventType
 	Payload         []byte
 	At              time.Time
+}
+
+// Subject is what the event tells of, and within which events are in order: the intent, or the endpoint.
+func (e Event) Subject() id.ID {
+	if e.Intent.IsZero() {
+		return e.Endpoint
+	}
+	return e.Intent
 }

@@ -8,31 +8,58 @@ import (
 	"github.com/hapaxpay/hapax/internal/payment"
 )
 
+// eventView is a CloudEvents 1.0 envelope in JSON, the one form in which an event leaves by any road. Extension attributes:
+// subjectversion orders the events of one subject, eventkey is the derived key (PROTOCOL section 10).
 type eventView struct {
-	ID        string          `json:"id"`
-	Object    string          `json:"object"`
-	Type      string          `json:"type"`
-	Key       string          `json:"key"`
-	Version   int64           `json:"version"`
-	CreatedAt string          `json:"created_at"`
-	Data      json.RawMessage `json:"data"`
+	SpecVersion     string          `json:"specversion"`
+	ID              string          `json:"id"`
+	Source          string          `json:"source"`
+	Type            string          `json:"type"`
+	Subject         string          `json:"subject"`
+	Time            string          `json:"time"`
+	DataContentType string          `json:"datacontenttype"`
+	DataSchema      string          `json:"dataschema"`
+	SubjectVersion  int64           `json:"subjectversion"`
+	EventKey        string          `json:"eventkey"`
+	Data            json.RawMessage `json:"data"`
 }
+
+// EventContentType is the media type of an event's bytes.
+const EventContentType = "application/cloudevents+json; charset=utf-8"
+
+// The schemas of what an event carries, api/events/.
+const (
+	schemaPayment  = "urn:hapax:schema:payment:1"
+	schemaRefund   = "urn:hapax:schema:refund:1"
+	schemaEndpoint = "urn:hapax:schema:webhook_endpoint:1"
+)
 
 // Event renders the bytes of an event: its id and a snapshot of the payment. They never change (PROTOCOL V1).
 // keptAside says that the review which the event tells of is about money that was taken, but not as asked.
 func Event(e payment.Event, i payment.Intent, p payment.Payment, keptAside bool) []byte {
-	return event(e, Payment(i, p, Extra{InReview: e.Type == payment.EventReview, KeptAside: keptAside}))
+	return event(e, schemaPayment, Payment(i, p, Extra{InReview: e.Type == payment.EventReview, KeptAside: keptAside}))
 }
 
 // EventRefund renders the bytes of an event that tells of a refund or compensation: its id and a snapshot of that.
 // They never change (PROTOCOL V1).
 func EventRefund(e payment.Event, i payment.Intent, p payment.Payment, m payment.Modification) []byte {
-	return event(e, Refund(i, p, m))
+	return event(e, schemaRefund, Refund(i, p, m))
 }
 
-func event(e payment.Event, data []byte) []byte {
-	return encode(eventView{ID: e.ID.Text(id.Event), Object: "event", Type: string(e.Type), Key: e.Key, Version: e.Version,
-		CreatedAt: Time(e.At), Data: data})
+// EventEndpoint renders the bytes of an event that tells of a webhook endpoint, with a snapshot of it. They never change
+// (PROTOCOL V1).
+func EventEndpoint(e payment.Event, endpoint []byte) []byte {
+	return event(e, schemaEndpoint, endpoint)
+}
+
+func event(e payment.Event, schema string, data []byte) []byte {
+	subject := e.Intent.Text(id.Intent)
+	if e.Intent.IsZero() {
+		subject = e.Endpoint.Text(id.Endpoint)
+	}
+	return encode(eventView{SpecVersion: "1.0", ID: e.ID.Text(id.Event), Source: "/merchants/" + e.Merchant.Text(id.Merchant),
+		Type: string(e.Type), Subject: subject, Time: Time(e.At), DataContentType: "application/json", DataSchema: schema,
+		SubjectVersion: e.Version, EventKey: e.Key, Data: data})
 }
 
 type decisionView struct {

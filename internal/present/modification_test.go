@@ -82,18 +82,20 @@ func TestCancelCodeBytes(t *testing.T) {
 
 func TestEventBytes(t *testing.T) {
 	i, p := rows()
-	e := payment.Event{ID: id.New(at, [10]byte{9}), Version: 4, Key: "seed:event:4", At: at}
-	head := func(kind string) string {
-		return `{"id":"` + e.ID.Text("evt_") + `","object":"event","type":"` + kind + `","key":"seed:event:4","version":4,"created_at":"2026-03-01T13:00:00.000005Z","data":`
+	e := payment.Event{Merchant: i.Merchant, ID: id.New(at, [10]byte{9}), Intent: i.ID, Version: 4, Key: "seed:event:4", At: at}
+	head := func(kind, schema string) string {
+		return `{"specversion":"1.0","id":"` + e.ID.Text("evt_") + `","source":"/merchants/` + i.Merchant.Text("mer_") + `","type":"` + kind +
+			`","subject":"` + i.ID.Text("pi_") + `","time":"2026-03-01T13:00:00.000005Z","datacontenttype":"application/json",` +
+			`"dataschema":"urn:hapax:schema:` + schema + `:1","subjectversion":4,"eventkey":"seed:event:4","data":`
 	}
 	m := modification(payment.Refund)
 	e.Type = payment.EventRefundSucceeded
-	if got, want := string(EventRefund(e, i, p, m)), head("refund.succeeded")+string(Refund(i, p, m))+"}"; got != want {
+	if got, want := string(EventRefund(e, i, p, m)), head("refund.succeeded", "refund")+string(Refund(i, p, m))+"}"; got != want {
 		t.Fatalf("got  %s\nwant %s", got, want)
 	}
 	e.Type, p.Status, p.Dispute, p.Captured, p.Disputed = payment.EventDisputeOpened, payment.Paid, payment.DisputeOpened, 18600, 600
 	got := string(Event(e, i, p, false))
-	if want := head("dispute.opened") + string(Payment(i, p, Extra{})) + "}"; got != want {
+	if want := head("dispute.opened", "payment") + string(Payment(i, p, Extra{})) + "}"; got != want {
 		t.Fatalf("got  %s\nwant %s", got, want)
 	}
 	if !strings.Contains(got, `"disputed_amount":600,"currency":"KWD","dispute":"opened","acquirer_account"`) || !strings.Contains(got, disputeWords) {

@@ -141,6 +141,7 @@ func (t *tx) InsertEvents(ctx context.Context, rows []payment.Event) error {
 	return t.fail("insert events", t.q.InsertEvents(ctx, dbgen.InsertEventsParams{
 		Merchants: column(rows, func(e row) pgtype.UUID { return dbID(e.Merchant) }),
 		Intents:   column(rows, func(e row) pgtype.UUID { return dbID(e.Intent) }),
+		Endpoints: column(rows, func(e row) pgtype.UUID { return dbID(e.Endpoint) }),
 		Versions:  column(rows, func(e row) int64 { return e.Version }),
 		Ids:       column(rows, func(e row) pgtype.UUID { return dbID(e.ID) }),
 		Payments:  column(rows, func(e row) pgtype.UUID { return dbID(e.Payment) }),
@@ -152,6 +153,6 @@ func (t *tx) InsertEvents(ctx context.Context, rows []payment.Event) error {
 }
 
 func domainEvent(e dbgen.Event) payment.Event {
-	return payment.Event{Merchant: domainID(e.MerchantID), ID: domainID(e.ID), Intent: domainID(e.IntentID), Payment: domainID(e.PaymentID),
-		Version: e.Version, Key: e.EventKey, Type: payment.EventType(e.Type), Payload: e.Payload, At: domainAt(e.CreatedAt)}
+	return payment.Event{Merchant: domainID(e.MerchantID), ID: domainID(e.ID), Intent: domainID(e.IntentID), Endpoint: domainID(e.EndpointID),
+		Payment: domainID(e.PaymentID), Version: e.Version, Key: e.EventKey, Type: payment.EventType(e.Type), Payload: e.Payload, At: domainAt(e.CreatedAt)}
 }

@@ -138,7 +138,7 @@ func (q *Queries) InsertIntents(ctx context.Context, arg InsertIntentsParams) er
 }
 
 const intentByID = `-- name: IntentByID :one
-SELECT merchant_id, id, client_reference, customer, description, metadata, amount, currency, capture_method, pay_before, key_seed, version, event_version, conflict, created_at, updated_at FROM payment_intent WHERE merchant_id = $1 AND id = $2
+SELECT merchant_id, id, client_reference, customer, description, metadata, amount, currency, capture_method, pay_before, key_seed, version, event_version, conflict, created_at, updated_at, receipt_email FROM payment_intent WHERE merchant_id = $1 AND id = $2
 `
 
 type IntentByIDParams struct {
@@ -166,12 +166,13 @@ func (q *Queries) IntentByID(ctx context.Context, arg IntentByIDParams) (Payment
 		&i.Conflict,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ReceiptEmail,
 	)
 	return i, err
 }
 
 const intentByReference = `-- name: IntentByReference :one
-SELECT merchant_id, id, client_reference, customer, description, metadata, amount, currency, capture_method, pay_before, key_seed, version, event_version, conflict, created_at, updated_at FROM payment_intent WHERE merchant_id = $1 AND client_reference = $2::text
+SELECT merchant_id, id, client_reference, customer, description, metadata, amount, currency, capture_method, pay_before, key_seed, version, event_version, conflict, created_at, updated_at, receipt_email FROM payment_intent WHERE merchant_id = $1 AND client_reference = $2::text
 `
 
 type IntentByReferenceParams struct {
@@ -199,12 +200,13 @@ func (q *Queries) IntentByReference(ctx context.Context, arg IntentByReferencePa
 		&i.Conflict,
 		&i.CreatedAt,
 		&i.UpdatedAt,
+		&i.ReceiptEmail,
 	)
 	return i, err
 }
 
 const intentsByCommand = `-- name: IntentsByCommand :many
-SELECT i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, v.version AS made_version, v.kind, v.idempotency_key, v.fingerprint, v.fingerprint_version,
+SELECT i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, i.receipt_email, v.version AS made_version, v.kind, v.idempotency_key, v.fingerprint, v.fingerprint_version,
        v.amount AS made_amount, v.currency AS made_currency, v.created_at AS made_at
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS kind, unnest($3::text[]) AS idempotency_key) t
   JOIN payment_intent_version v ON v.merchant_id = t.merchant_id AND v.kind = t.kind AND v.idempotency_key = t.idempotency_key
@@ -256,6 +258,7 @@ func (q *Queries) IntentsByCommand(ctx context.Context, arg IntentsByCommandPara
 			&i.PaymentIntent.Conflict,
 			&i.PaymentIntent.CreatedAt,
 			&i.PaymentIntent.UpdatedAt,
+			&i.PaymentIntent.ReceiptEmail,
 			&i.MadeVersion,
 			&i.Kind,
 			&i.IdempotencyKey,
@@ -276,7 +279,7 @@ func (q *Queries) IntentsByCommand(ctx context.Context, arg IntentsByCommandPara
 }
 
 const intentsByCustomer = `-- name: IntentsByCustomer :many
-SELECT merchant_id, id, client_reference, customer, description, metadata, amount, currency, capture_method, pay_before, key_seed, version, event_version, conflict, created_at, updated_at FROM payment_intent
+SELECT merchant_id, id, client_reference, customer, description, metadata, amount, currency, capture_method, pay_before, key_seed, version, event_version, conflict, created_at, updated_at, receipt_email FROM payment_intent
  WHERE merchant_id = $1 AND customer = $2::text AND ($3::uuid IS NULL OR id < $3::uuid)
  ORDER BY id DESC LIMIT $4::int
 `
@@ -319,6 +322,7 @@ func (q *Queries) IntentsByCustomer(ctx context.Context, arg IntentsByCustomerPa
 			&i.Conflict,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ReceiptEmail,
 		); err != nil {
 			return nil, err
 		}
@@ -331,7 +335,7 @@ func (q *Queries) IntentsByCustomer(ctx context.Context, arg IntentsByCustomerPa
 }
 
 const lockIntents = `-- name: LockIntents :many
-SELECT i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, i.receipt_email
   FROM payment_intent i
   JOIN (SELECT a.merchant_id, a.id FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id) a
          UNION
@@ -381,6 +385,7 @@ func (q *Queries) LockIntents(ctx context.Context, arg LockIntentsParams) ([]Pay
 			&i.Conflict,
 			&i.CreatedAt,
 			&i.UpdatedAt,
+			&i.ReceiptEmail,
 		); err != nil {
 			return nil, err
 		}

@@ -73,6 +73,35 @@ type Decision struct {
 	CreatedAt          pgtype.Timestamptz
 }
 
+type Delivery struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+	SubjectID  pgtype.UUID
+	Position   int64
+	State      string
+	Attempts   int32
+	DueAt      pgtype.Timestamptz
+	ClaimID    pgtype.UUID
+	Error      pgtype.Text
+	CreatedAt  pgtype.Timestamptz
+	EndedAt    pgtype.Timestamptz
+}
+
+type DeliveryAttempt struct {
+	MerchantID pgtype.UUID
+	ID         pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+	Attempt    int32
+	Url        string
+	Status     pgtype.Int2
+	Answer     pgtype.Text
+	Error      pgtype.Text
+	DurationMs int32
+	CreatedAt  pgtype.Timestamptz
+}
+
 type Dispute struct {
 	MerchantID pgtype.UUID
 	ID         pgtype.UUID
@@ -88,6 +117,17 @@ type Dispute struct {
 	DecidedAt  pgtype.Timestamptz
 }
 
+type EndpointCommand struct {
+	MerchantID         pgtype.UUID
+	Kind               string
+	IdempotencyKey     string
+	Fingerprint        []byte
+	FingerprintVersion int16
+	EndpointID         pgtype.UUID
+	AnsweredStatus     int16
+	CreatedAt          pgtype.Timestamptz
+}
+
 type Event struct {
 	MerchantID pgtype.UUID
 	IntentID   pgtype.UUID
@@ -98,6 +138,7 @@ type Event struct {
 	Type       string
 	Payload    []byte
 	CreatedAt  pgtype.Timestamptz
+	EndpointID pgtype.UUID
 }
 
 type Evidence struct {
@@ -138,6 +179,21 @@ type Evidence struct {
 	ExpiresAt         pgtype.Timestamptz
 }
 
+type Feed struct {
+	MerchantID pgtype.UUID
+	Position   int64
+	EventID    pgtype.UUID
+	SubjectID  pgtype.UUID
+	Type       string
+	Customer   pgtype.Text
+	NumberedAt pgtype.Timestamptz
+}
+
+type FeedHead struct {
+	MerchantID pgtype.UUID
+	Position   int64
+}
+
 type History struct {
 	MerchantID  pgtype.UUID
 	ID          pgtype.UUID
@@ -152,6 +208,27 @@ type History struct {
 	Fence       int64
 	Reference   pgtype.Text
 	CreatedAt   pgtype.Timestamptz
+}
+
+type InboxMessage struct {
+	MerchantID pgtype.UUID
+	ID         pgtype.UUID
+	AccountID  pgtype.UUID
+	MessageID  string
+	Raw        []byte
+	RawHash    []byte
+	Trust      string
+	Type       string
+	State      string
+	Why        string
+	IntentID   pgtype.UUID
+	PaymentID  pgtype.UUID
+	Attempts   int32
+	Repeats    int32
+	ClaimID    pgtype.UUID
+	DueAt      pgtype.Timestamptz
+	ReceivedAt pgtype.Timestamptz
+	EndedAt    pgtype.Timestamptz
 }
 
 type JoinedCommand struct {
@@ -177,6 +254,30 @@ type LedgerEntry struct {
 	Amount     int64
 	Currency   string
 	CreatedAt  pgtype.Timestamptz
+}
+
+type Mail struct {
+	MerchantID pgtype.UUID
+	MailKey    string
+	Kind       string
+	EventID    pgtype.UUID
+	PaymentID  pgtype.UUID
+	MessageID  string
+	State      string
+	Why        string
+	ClaimID    pgtype.UUID
+	CreatedAt  pgtype.Timestamptz
+	UpdatedAt  pgtype.Timestamptz
+}
+
+type MailTemplate struct {
+	MerchantID pgtype.UUID
+	Kind       string
+	Enabled    bool
+	Sender     string
+	Subject    string
+	Body       string
+	UpdatedAt  pgtype.Timestamptz
 }
 
 type Merchant struct {
@@ -282,6 +383,13 @@ type Operation struct {
 	Object             pgtype.Text
 }
 
+type Outbox struct {
+	MerchantID pgtype.UUID
+	SubjectID  pgtype.UUID
+	Version    int64
+	EventID    pgtype.UUID
+}
+
 type Payment struct {
 	MerchantID         pgtype.UUID
 	ID                 pgtype.UUID
@@ -341,6 +449,7 @@ type PaymentIntent struct {
 	Conflict        bool
 	CreatedAt       pgtype.Timestamptz
 	UpdatedAt       pgtype.Timestamptz
+	ReceiptEmail    pgtype.Text
 }
 
 type PaymentIntentVersion struct {
@@ -387,4 +496,28 @@ type SchemaMigration struct {
 	Name      string
 	Hash      []byte
 	AppliedAt pgtype.Timestamptz
+}
+
+type WebhookEndpoint struct {
+	MerchantID   pgtype.UUID
+	ID           pgtype.UUID
+	Url          string
+	Description  string
+	Types        []string
+	Enabled      bool
+	DisabledWhy  string
+	FailingSince pgtype.Timestamptz
+	EventVersion int64
+	Version      int64
+	CreatedAt    pgtype.Timestamptz
+	UpdatedAt    pgtype.Timestamptz
+}
+
+type WebhookSecret struct {
+	MerchantID pgtype.UUID
+	EndpointID pgtype.UUID
+	Ordinal    int32
+	Sealed     []byte
+	CreatedAt  pgtype.Timestamptz
+	ExpiresAt  pgtype.Timestamptz
 }

@@ -83,7 +83,7 @@ func (q *Queries) EarlyEvidence(ctx context.Context, arg EarlyEvidenceParams) ([
 }
 
 const eventByID = `-- name: EventByID :one
-SELECT merchant_id, intent_id, version, id, payment_id, event_key, type, payload, created_at FROM event WHERE merchant_id = $1 AND id = $2
+SELECT merchant_id, intent_id, version, id, payment_id, event_key, type, payload, created_at, endpoint_id FROM event WHERE merchant_id = $1 AND id = $2
 `
 
 type EventByIDParams struct {
@@ -104,12 +104,13 @@ func (q *Queries) EventByID(ctx context.Context, arg EventByIDParams) (Event, er
 		&i.Type,
 		&i.Payload,
 		&i.CreatedAt,
+		&i.EndpointID,
 	)
 	return i, err
 }
 
 const events = `-- name: Events :many
-SELECT merchant_id, intent_id, version, id, payment_id, event_key, type, payload, created_at FROM event
+SELECT merchant_id, intent_id, version, id, payment_id, event_key, type, payload, created_at, endpoint_id FROM event
  WHERE merchant_id = $1 AND ($2::uuid IS NULL OR id < $2::uuid)
  ORDER BY id DESC LIMIT $3::int
 `
@@ -139,6 +140,7 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]Event, error)
 			&i.Type,
 			&i.Payload,
 			&i.CreatedAt,
+			&i.EndpointID,
 		); err != nil {
 			return nil, err
 		}
@@ -151,7 +153,7 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]Event, error)
 }
 
 const eventsOfIntent = `-- name: EventsOfIntent :many
-SELECT merchant_id, intent_id, version, id, payment_id, event_key, type, payload, created_at FROM event
+SELECT merchant_id, intent_id, version, id, payment_id, event_key, type, payload, created_at, endpoint_id FROM event
  WHERE merchant_id = $1 AND intent_id = $2 AND version > $3::bigint
  ORDER BY version LIMIT $4::int
 `
@@ -187,6 +189,7 @@ func (q *Queries) EventsOfIntent(ctx context.Context, arg EventsOfIntentParams) 
 			&i.Type,
 			&i.Payload,
 			&i.CreatedAt,
+			&i.EndpointID,
 		); err != nil {
 			return nil, err
 		}
@@ -233,16 +236,25 @@ func (q *Queries) InsertEntries(ctx context.Context, arg InsertEntriesParams) er
 }
 
 const insertEvents = `-- name: InsertEvents :exec
-INSERT INTO event (merchant_id, intent_id, version, id, payment_id, event_key, type, payload, created_at)
-SELECT t.merchant_id, t.intent_id, t.version, t.id, t.payment_id, t.event_key, t.type, t.payload, COALESCE(t.created_at, now())
-  FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS intent_id, unnest($3::bigint[]) AS version,
-               unnest($4::uuid[]) AS id, unnest($5::uuid[]) AS payment_id, unnest($6::text[]) AS event_key,
-               unnest($7::text[]) AS type, unnest($8::bytea[]) AS payload, unnest($9::timestamptz[]) AS created_at) t
+WITH t AS (
+  SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS intent_id, unnest($3::uuid[]) AS endpoint_id,
+         unnest($4::bigint[]) AS version, unnest($5::uuid[]) AS id, unnest($6::uuid[]) AS payment_id,
+         unnest($7::text[]) AS event_key, unnest($8::text[]) AS type, unnest($9::bytea[]) AS payload,
+         unnest($10::timestamptz[]) AS created_at
+), told AS (
+  INSERT INTO event (merchant_id, intent_id, endpoint_id, version, id, payment_id, event_key, type, payload, created_at)
+  SELECT t.merchant_id, t.intent_id, t.endpoint_id, t.version, t.id, t.payment_id, t.event_key, t.type, t.payload, COALESCE(t.created_at, now())
+    FROM t
+  RETURNING merchant_id, COALESCE(intent_id, endpoint_id) AS subject_id, version, id
+)
+INSERT INTO outbox (merchant_id, subject_id, version, event_id)
+SELECT merchant_id, subject_id, version, id FROM told
 `
 
 type InsertEventsParams struct {
 	Merchants []pgtype.UUID
 	Intents   []pgtype.UUID
+	Endpoints []pgtype.UUID
 	Versions  []int64
 	Ids       []pgtype.UUID
 	Payments  []pgtype.UUID
@@ -252,10 +264,12 @@ type InsertEventsParams struct {
 	At        []pgtype.Timestamptz
 }
 
+// With each event its row of the outbox, in one statement: what is committed is told (PROTOCOL V1).
 func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) error {
 	_, err := q.db.Exec(ctx, insertEvents,
 		arg.Merchants,
 		arg.Intents,
+		arg.Endpoints,
 		arg.Versions,
 		arg.Ids,
 		arg.Payments,

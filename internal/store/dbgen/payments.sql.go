@@ -17,7 +17,7 @@ WITH f AS MATERIALIZED (
    WHERE p.merchant_id = $1 AND ($2::uuid IS NULL OR p.id < $2::uuid)
    ORDER BY p.id DESC LIMIT $3::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, i.receipt_email
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -99,6 +99,7 @@ func (q *Queries) AllPayments(ctx context.Context, arg AllPaymentsParams) ([]All
 			&i.PaymentIntent.Conflict,
 			&i.PaymentIntent.CreatedAt,
 			&i.PaymentIntent.UpdatedAt,
+			&i.PaymentIntent.ReceiptEmail,
 		); err != nil {
 			return nil, err
 		}
@@ -576,7 +577,7 @@ WITH f AS MATERIALIZED (
    WHERE m.payment_id IS NOT NULL AND ($3::uuid IS NULL OR m.payment_id < $3::uuid)
    ORDER BY m.payment_id DESC LIMIT $4::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, i.receipt_email
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -665,6 +666,7 @@ func (q *Queries) PaymentsByAcquirerReference(ctx context.Context, arg PaymentsB
 			&i.PaymentIntent.Conflict,
 			&i.PaymentIntent.CreatedAt,
 			&i.PaymentIntent.UpdatedAt,
+			&i.PaymentIntent.ReceiptEmail,
 		); err != nil {
 			return nil, err
 		}
@@ -859,7 +861,7 @@ WITH f AS MATERIALIZED (
    WHERE ($3::uuid IS NULL OR p.id < $3::uuid)
    ORDER BY p.id DESC LIMIT $4::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, i.receipt_email
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -947,6 +949,7 @@ func (q *Queries) PaymentsByCustomer(ctx context.Context, arg PaymentsByCustomer
 			&i.PaymentIntent.Conflict,
 			&i.PaymentIntent.CreatedAt,
 			&i.PaymentIntent.UpdatedAt,
+			&i.PaymentIntent.ReceiptEmail,
 		); err != nil {
 			return nil, err
 		}
@@ -966,7 +969,7 @@ WITH f AS MATERIALIZED (
    WHERE ($3::uuid IS NULL OR p.id < $3::uuid)
    ORDER BY p.id DESC LIMIT $4::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, i.receipt_email
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -1054,6 +1057,7 @@ func (q *Queries) PaymentsByIntent(ctx context.Context, arg PaymentsByIntentPara
 			&i.PaymentIntent.Conflict,
 			&i.PaymentIntent.CreatedAt,
 			&i.PaymentIntent.UpdatedAt,
+			&i.PaymentIntent.ReceiptEmail,
 		); err != nil {
 			return nil, err
 		}
@@ -1080,7 +1084,7 @@ WITH f AS MATERIALIZED (
      AND ($4::uuid IS NULL OR j.payment_id < $4::uuid)
    ORDER BY 2 DESC LIMIT $1::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, i.receipt_email
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -1169,6 +1173,7 @@ func (q *Queries) PaymentsByKey(ctx context.Context, arg PaymentsByKeyParams) ([
 			&i.PaymentIntent.Conflict,
 			&i.PaymentIntent.CreatedAt,
 			&i.PaymentIntent.UpdatedAt,
+			&i.PaymentIntent.ReceiptEmail,
 		); err != nil {
 			return nil, err
 		}
@@ -1188,7 +1193,7 @@ WITH f AS MATERIALIZED (
    WHERE ($3::uuid IS NULL OR p.id < $3::uuid)
    ORDER BY p.id DESC LIMIT $4::int
 )
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, i.receipt_email
   FROM f JOIN payment p ON p.merchant_id = f.merchant_id AND p.id = f.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
  ORDER BY p.id DESC
@@ -1277,6 +1282,7 @@ func (q *Queries) PaymentsByReference(ctx context.Context, arg PaymentsByReferen
 			&i.PaymentIntent.Conflict,
 			&i.PaymentIntent.CreatedAt,
 			&i.PaymentIntent.UpdatedAt,
+			&i.PaymentIntent.ReceiptEmail,
 		); err != nil {
 			return nil, err
 		}
@@ -1289,7 +1295,7 @@ func (q *Queries) PaymentsByReference(ctx context.Context, arg PaymentsByReferen
 }
 
 const paymentsOfIntents = `-- name: PaymentsOfIntents :many
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, i.receipt_email
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS intent_id) t
   JOIN payment_intent i ON i.merchant_id = t.merchant_id AND i.id = t.intent_id
   JOIN payment p ON p.merchant_id = i.merchant_id AND p.intent_id = i.id
@@ -1371,6 +1377,7 @@ func (q *Queries) PaymentsOfIntents(ctx context.Context, arg PaymentsOfIntentsPa
 			&i.PaymentIntent.Conflict,
 			&i.PaymentIntent.CreatedAt,
 			&i.PaymentIntent.UpdatedAt,
+			&i.PaymentIntent.ReceiptEmail,
 		); err != nil {
 			return nil, err
 		}
@@ -1400,7 +1407,7 @@ func (q *Queries) PostponePayments(ctx context.Context, arg PostponePaymentsPara
 }
 
 const readPayments = `-- name: ReadPayments :many
-SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at
+SELECT p.merchant_id, p.id, p.intent_id, p.n, p.flow, p.status, p.conflict, p.amount, p.currency, p.captured_amount, p.refunded_amount, p.payment_method, p.account_id, p.acquirer_key, p.acquirer_reference, p.failure_code, p.failure_message, p.refused_at, p.gate_open, p.due_at, p.version, p.kind, p.idempotency_key, p.fingerprint, p.fingerprint_version, p.created_at, p.updated_at, p.capture_method, p.return_url, p.redirect_url, p.session_reference, p.expires_at, p.authorized_amount, p.capturing_amount, p.refunding_amount, p.disputed_amount, p.dispute, p.answered_status, p.early, i.merchant_id, i.id, i.client_reference, i.customer, i.description, i.metadata, i.amount, i.currency, i.capture_method, i.pay_before, i.key_seed, i.version, i.event_version, i.conflict, i.created_at, i.updated_at, i.receipt_email
   FROM (SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id) t
   JOIN payment p ON p.merchant_id = t.merchant_id AND p.id = t.id
   JOIN payment_intent i ON i.merchant_id = p.merchant_id AND i.id = p.intent_id
@@ -1481,6 +1488,7 @@ func (q *Queries) ReadPayments(ctx context.Context, arg ReadPaymentsParams) ([]R
 			&i.PaymentIntent.Conflict,
 			&i.PaymentIntent.CreatedAt,
 			&i.PaymentIntent.UpdatedAt,
+			&i.PaymentIntent.ReceiptEmail,
 		); err != nil {
 			return nil, err
 		}

@@ -39,11 +39,20 @@ SELECT unnest(@merchants::uuid[]), unnest(@tx_keys::text[]), unnest(@lines::smal
        unnest(@payments::uuid[]), unnest(@accounts::text[]), unnest(@amounts::bigint[]), unnest(@currencies::text[]);
 
 -- name: InsertEvents :exec
-INSERT INTO event (merchant_id, intent_id, version, id, payment_id, event_key, type, payload, created_at)
-SELECT t.merchant_id, t.intent_id, t.version, t.id, t.payment_id, t.event_key, t.type, t.payload, COALESCE(t.created_at, now())
-  FROM (SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@intents::uuid[]) AS intent_id, unnest(@versions::bigint[]) AS version,
-               unnest(@ids::uuid[]) AS id, unnest(@payments::uuid[]) AS payment_id, unnest(@event_keys::text[]) AS event_key,
-               unnest(@types::text[]) AS type, unnest(@payloads::bytea[]) AS payload, unnest(@at::timestamptz[]) AS created_at) t;
+-- With each event its row of the outbox, in one statement: what is committed is told (PROTOCOL V1).
+WITH t AS (
+  SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@intents::uuid[]) AS intent_id, unnest(@endpoints::uuid[]) AS endpoint_id,
+         unnest(@versions::bigint[]) AS version, unnest(@ids::uuid[]) AS id, unnest(@payments::uuid[]) AS payment_id,
+         unnest(@event_keys::text[]) AS event_key, unnest(@types::text[]) AS type, unnest(@payloads::bytea[]) AS payload,
+         unnest(@at::timestamptz[]) AS created_at
+), told AS (
+  INSERT INTO event (merchant_id, intent_id, endpoint_id, version, id, payment_id, event_key, type, payload, created_at)
+  SELECT t.merchant_id, t.intent_id, t.endpoint_id, t.version, t.id, t.payment_id, t.event_key, t.type, t.payload, COALESCE(t.created_at, now())
+    FROM t
+  RETURNING merchant_id, COALESCE(intent_id, endpoint_id) AS subject_id, version, id
+)
+INSERT INTO outbox (merchant_id, subject_id, version, event_id)
+SELECT merchant_id, subject_id, version, id FROM told;
 
 -- name: EventsOfIntent :many
 SELECT * FROM event
