@@ -89,6 +89,10 @@ var ImportRules = []ImportRule{
 		Reason: "an adapter's author needs this folder and money, nothing else",
 	},
 	{
+		Name: "signatures", Dirs: []string{"acquirer/signature"}, Ours: []string{"acquirer/signature"}, Forbid: join(drivers, []string{"os", "math/rand", "crypto/rand"}),
+		Reason: "a verdict on bytes is a function of the bytes, the secrets and now: it can be tried on every published vector",
+	},
+	{
 		Name: "verifier", Dirs: []string{"internal/verify"}, Forbid: join(engine, []string{"internal/payment", "internal/evidence", "internal/ledger", "internal/store"}),
 		Reason: "the verifier reads tables only: with the code's own rules it would repeat the code's mistakes",
 	},

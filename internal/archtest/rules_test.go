@@ -39,6 +39,7 @@ func TestImportRulesCatch(t *testing.T) {
 		"adapters":                {"internal/adapter/x/a.go", Module + "/internal/store"},
 		"public":                  {"client/a.go", Module + "/internal/id"},
 		"port":                    {"acquirer/acquirertest/a.go", Module + "/inbox"},
+		"signatures":              {"acquirer/signature/a.go", Module + "/acquirer"},
 		"verifier":                {"internal/verify/a.go", Module + "/internal/payment"},
 		"shown services":          {"internal/demo/textbook/a.go", Module + "/money"},
 		"edges":                   {"internal/timeline/a.go", Module + "/internal/httpapi"},
