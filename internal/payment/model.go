@@ -74,7 +74,7 @@ type Payment struct {
 	Refunding            int64         // minor units reserved by open refunds (PROTOCOL X3)
 	Refunded             int64         // minor units given back
 	Disputed             int64         // minor units taken back by the payer's bank, open or lost
-	Dispute              DisputeStatus // opened while one is open, else of the last one decided; empty: never any
+	Dispute              DisputeStatus // opened while one is open, else lost where one was lost, else won; empty: never any
 	Method               string        // empty: the payer chooses on the page
 	ReturnURL            string        // hosted: where the payer is sent afterwards
 	Account              id.ID         // acquirer account

@@ -234,6 +234,17 @@ func livesOfBack() []life {
 			b.do(c, refund, "kr", 300)
 			b.becomes(b.do(c, chargeback, "", 700), "won")
 		}},
+		{name: "two disputes, one won and one lost", happen: func(b *bank) {
+			c := b.charge("succeeded")
+			x, y := b.do(c, chargeback, "", 400), b.do(c, chargeback, "", 300)
+			b.becomes(x, "lost")
+			b.becomes(y, "won")
+		}},
+		{name: "a dispute is lost, and won after that", contradicts: true, happen: func(b *bank) {
+			x := b.do(b.charge("succeeded"), chargeback, "", 400)
+			b.becomes(x, "lost")
+			b.becomes(x, "won")
+		}},
 		{name: "two disputes", happen: func(b *bank) {
 			c := b.charge("succeeded")
 			b.becomes(b.do(c, chargeback, "", 400), "won")
@@ -394,7 +405,6 @@ const (
 	most  = 6  // pieces that are brought in every order
 	picks = 2  // choices of them, where there are more
 	tries = 60 // choices until one is possible at all
-// of them, where there are more
 )
 
 // choose picks the news that is brought in one play, beside all claims: all of it, or by chance, some of it twice.

@@ -390,13 +390,19 @@ func (s Situation) dispute(d *Decision, mv Movement, status DisputeStatus) {
 	}
 }
 
-// disputeMoves decides a dispute that is known.
+// disputeMoves decides a dispute that is known. Told as won and as lost, in whichever order, it is won, since the money came back,
+// and a person looks (PROTOCOL E1).
 func (s Situation) disputeMoves(d *Decision, x Dispute, status DisputeStatus, mv Movement) {
-	if x.Status != DisputeOpened || status == DisputeOpened {
+	if status == DisputeOpened || status == x.Status {
 		d.Effect, d.Why = evidence.Repeat, "this is known already"
 		return
 	}
-	s.decideDispute(d, x, status, mv)
+	if x.Status != DisputeOpened {
+		s.contradiction(d)
+	}
+	if x.Status != DisputeWon {
+		s.decideDispute(d, x, status, mv)
+	}
 }
 
 func (s Situation) decideDispute(d *Decision, x Dispute, status DisputeStatus, mv Movement) {
@@ -434,12 +440,14 @@ func (s Situation) decideDispute(d *Decision, x Dispute, status DisputeStatus, m
 	s.disputed(d)
 }
 
-// disputed sums up the disputes of the payment: opened while one is open, else what the last one became.
+// disputed sums up the disputes of the payment, in whichever order they were told: opened while one is open, else lost where one was
+// lost, else won.
 func (s Situation) disputed(d *Decision) {
 	d.Payment.Dispute = d.Dispute.Status
 	for _, x := range s.Disputes {
-		if x.Reference != d.Dispute.Reference && x.Status == DisputeOpened {
-			d.Payment.Dispute = DisputeOpened
+		other := x.Reference != d.Dispute.Reference
+		if other && (x.Status == DisputeOpened || x.Status == DisputeLost && d.Payment.Dispute == DisputeWon) {
+			d.Payment.Dispute = x.Status
 		}
 	}
 }
