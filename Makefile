@@ -12,9 +12,15 @@ WITH_DB = $(GO) run ./internal/devdb/cmd/testdb --
 
 # Packages whose code runs concurrently; those that exist are tested with -race.
 RACE = $(addsuffix /...,$(addprefix ./,$(wildcard internal/operation internal/flow internal/sweep \
-       internal/sandbox acquirer internal/httpapi)))
+       internal/sandbox acquirer internal/httpapi inbox)))
 
-.PHONY: run build test race check vet staticcheck gofmt arch generate model
+# The nested module: tests that need other people's parts, which this module does not depend on.
+NESTED = cd test &&
+
+# Where other people's parts that are not Go are installed.
+PEERS = $(CURDIR)/.cache/peers
+
+.PHONY: run build test race check vet staticcheck gofmt arch generate model peers
 
 run: build ## everything on this machine: PostgreSQL, sandbox acquirer, API, workers
 	./bin/hapax dev
@@ -23,7 +29,7 @@ build:
 	$(GO) build -o bin/hapax ./cmd/hapax
 
 test: ## every test
-	$(WITH_DB) $(GO) test -timeout 20m ./...
+	$(WITH_DB) sh -c '$(GO) test -timeout 20m ./... && $(NESTED) $(GO) test -timeout 20m ./...'
 
 race: ## the concurrent packages under the race detector
 	$(WITH_DB) $(GO) test -race -short -timeout 25m $(RACE)
@@ -32,10 +38,12 @@ check: vet staticcheck gofmt arch ## everything that reads the code
 
 vet:
 	$(GO) vet ./...
+	$(NESTED) $(GO) vet ./...
 
 staticcheck:
 	GOBIN=$(TOOLS) $(GO) install $(STATICCHECK)
 	$(TOOLS)/staticcheck ./...
+	$(NESTED) $(TOOLS)/staticcheck ./...
 
 gofmt:
 	@unformatted=$$($$($(GO) env GOROOT)/bin/gofmt -l $$(git ls-files '*.go' 2>/dev/null || echo .)); \
@@ -50,3 +58,9 @@ generate: ## code from the SQL of internal/store; building sqlc takes minutes
 
 model: ## the protocol as a model, checked by Spin; a minute (needs spin and gcc, and says so)
 	@sh model/run.sh
+
+peers: ## our webhooks against npm's library (needs node, npm and its registry)
+	mkdir -p $(PEERS)/npm
+	cp test/peers/npm/package.json test/peers/npm/package-lock.json $(PEERS)/npm/
+	cd $(PEERS)/npm && npm ci --ignore-scripts --no-audit --no-fund
+	$(NESTED) HAPAX_PEERS=$(PEERS) $(GO) test -count=1 -v ./peers/
