@@ -10,10 +10,11 @@ import (
 )
 
 type sandboxCmd struct {
-	Addr   string `default:"127.0.0.1:8090" help:"Loopback address; port 0 picks one."`
-	Dir    string `help:"Folder of register and wire log. Default: sandbox in the data folder." type:"path"`
-	Secret string `env:"HAPAX_SANDBOX_SECRET" default:"sandbox" help:"What callers send as Authorization: Bearer."`
-	Seed   int64  `help:"Seed of faults with a percentage."`
+	Addr          string `default:"127.0.0.1:8090" help:"Loopback address; port 0 picks one."`
+	Dir           string `help:"Folder of register, wire log and tries of webhooks. Default: sandbox in the data folder." type:"path"`
+	Secret        string `env:"HAPAX_SANDBOX_SECRET" default:"sandbox" help:"What callers send as Authorization: Bearer."`
+	WebhookSecret string `env:"HAPAX_SANDBOX_WEBHOOK_SECRET" help:"What signs webhooks unless PUT /control/webhooks says otherwise: whsec_ and base64."`
+	Seed          int64  `help:"Seed of faults with a percentage."`
 	// WithParent ends the sandbox when its standard input is closed, as it is when the process that started it is gone.
 	WithParent bool `hidden:""`
 }
@@ -27,7 +28,7 @@ func (c sandboxCmd) Run(t *tool) error {
 		}
 		c.Dir = filepath.Join(dir, "sandbox")
 	}
-	s, err := sandbox.Open(sandbox.Config{Dir: c.Dir, Addr: c.Addr, Secret: c.Secret, Seed: c.Seed})
+	s, err := sandbox.Open(sandbox.Config{Dir: c.Dir, Addr: c.Addr, Secret: c.Secret, WebhookSecret: c.WebhookSecret, Seed: c.Seed})
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (s *Server) actOutcome(rec *chargeRecord, in actInput, p play, terms Contra
 	if no != nil {
 		return outcome{answer: jsonError(no.status, no.code, no.message), refused: true}, nil
 	}
-	line := &actLine{IdempotencyKey: in.key, Act: Act{ID: newID(idPrefixes[in.call]), Kind: in.call, Charge: in.charge, Reference: in.reference,
+	line := &actLine{IdempotencyKey: in.key, News: p.news, Act: Act{ID: newID(idPrefixes[in.call]), Kind: in.call, Charge: in.charge, Reference: in.reference,
 		Status: StatusSucceeded, Amount: amount, Currency: st.charge.Currency, At: now}}
 	if in.call == KindCapture {
 		line.Final = in.final || !terms.SeveralCaptures || amount == st.capturable()
@@ -222,7 +222,7 @@ func (s *Server) changeAct(id string, change func(standing, actLine) *entry) (Ac
 	defer rec.lock.Unlock()
 	line, _ = s.book.act(id)
 	if e := change(s.book.standing(rec), line); e != nil {
-		if err := s.book.write(*e); err != nil {
+		if err := s.book.write(e); err != nil {
 			return Act{}, true, err
 		}
 	}

@@ -50,8 +50,15 @@ type entry struct {
 	Movement *Movement    `json:"movement,omitempty"`
 	Key      *keyRecord   `json:"key,omitempty"`
 	Contract *Contract    `json:"contract,omitempty"`
+	Webhooks *Webhooks    `json:"webhooks,omitempty"`
 	ShiftMS  *int64       `json:"clock_offset_ms,omitempty"`
+	// Messages tell the line's changes; write makes them.
+	Messages  []messageLine `json:"messages,omitempty"`
+	newsFirst bool          // they are sent before the order is answered
 }
+
+// changes says whether the entry changes a charge, an act or a session.
+func (e entry) changes() bool { return e.Charge != nil || e.Act != nil || e.Session != nil }
 
 // unsettled is a charge or an act in processing and when it will be booked.
 type unsettled struct {
@@ -62,10 +69,12 @@ type unsettled struct {
 // book is everything the sandbox remembers. The files come first: memory
 // changes only after the line is on disk.
 type book struct {
-	register *journal
-	wire     *journal
-	clock    *clock
-	base     string // the sandbox's address, for the pages; set before the first request
+	register  *journal
+	wire      *journal
+	sent      *journal // tries of messages
+	clock     *clock
+	base      string         // the sandbox's address, for the pages; set before the first request
+	onMessage func(*message) // called with each new message and mu held; set before the first request
 
 	mu        sync.Mutex
 	contract  Contract
@@ -80,6 +89,14 @@ type book struct {
 	requests  []WireEntry
 	lastWire  int64
 	changed   chan struct{} // closed and replaced with every movement
+
+	webhooks        Webhooks
+	webhooksChanged chan struct{} // closed and replaced with the settings
+	messages        shelf[message]
+	posts           map[string]post // by charge reference
+	newsChanged     chan struct{}   // closed and replaced with every message and try
+	lapses          lapses
+	lapsesChanged   chan struct{} // closed and replaced when an earlier one comes, and with the settings
 }
 
 // shelf keeps the objects of one sort, oldest first.
@@ -119,6 +136,8 @@ func openBook(dir string, clk *clock) (*book, error) {
 		charges: newShelf[chargeRecord](), acts: newShelf[actLine](), sessions: newShelf[sessionRecord](),
 		settleAt: map[string]time.Time{}, usedUp: map[string]bool{}, keys: map[string]*keyRecord{},
 		running: map[string]*flight{}, changed: make(chan struct{}),
+		webhooksChanged: make(chan struct{}), messages: newShelf[message](), posts: map[string]post{},
+		newsChanged: make(chan struct{}), lapsesChanged: make(chan struct{}),
 	}
 	var err error
 	if b.register, err = openJournal(filepath.Join(dir, "register.jsonl"), b.readEntry); err != nil {
@@ -127,10 +146,13 @@ func openBook(dir string, clk *clock) (*book, error) {
 	if b.wire, err = openJournal(filepath.Join(dir, "wire.jsonl"), b.readWire); err != nil {
 		return nil, errors.Join(err, b.register.close())
 	}
+	if b.sent, err = openJournal(filepath.Join(dir, "webhooks.jsonl"), b.readTry); err != nil {
+		return nil, errors.Join(err, b.register.close(), b.wire.close())
+	}
 	return b, nil
 }
 
-func (b *book) close() error { return errors.Join(b.register.close(), b.wire.close()) }
+func (b *book) close() error { return errors.Join(b.register.close(), b.wire.close(), b.sent.close()) }
 
 func (b *book) readEntry(line []byte) error {
 	var e entry
@@ -157,13 +179,18 @@ func decodeLine(line []byte, into any) error {
 	return decoder.Decode(into)
 }
 
-// write puts one entry on disk and then into memory. It is never called with
-// b.mu held.
-func (b *book) write(e entry) error {
+// write puts one entry, with the messages that tell it, on disk and then into
+// memory. It is never called with b.mu held. Who changes a charge or a session
+// holds its lock, so that messages tell what the entry makes of it.
+func (b *book) write(e *entry) error {
+	var err error
+	if e.Messages, err = b.news(*e); err != nil {
+		return err
+	}
 	return b.register.append(e, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.apply(e)
+		b.apply(*e)
 	})
 }
 
@@ -192,8 +219,16 @@ func (b *book) apply(e entry) {
 	if e.Contract != nil {
 		b.contract = *e.Contract
 	}
+	if e.Webhooks != nil {
+		b.webhooks = *e.Webhooks
+		b.wake(&b.webhooksChanged)
+		b.wake(&b.lapsesChanged)
+	}
 	if e.ShiftMS != nil {
 		b.clock.setShift(time.Duration(*e.ShiftMS) * time.Millisecond)
+	}
+	for _, line := range e.Messages {
+		b.applyMessage(line)
 	}
 }
 

@@ -38,7 +38,7 @@ func (s *Server) chargeOutcome(in chargeInput, p play, terms Contract) (outcome,
 	}
 	now := s.clock.now()
 	line := newCharge(in.reference, in.key, amount.Minor(), amount.Currency(), now)
-	line.Hold = p.hold || !in.capture
+	line.Hold, line.News = p.hold || !in.capture, p.news
 	e := entry{Charge: line}
 	switch {
 	case p.decline != "":
@@ -115,7 +115,7 @@ func (s *Server) changeCharge(id string, change func(chargeLine) *entry) (Charge
 		return Charge{}, true, err
 	}
 	if e := change(s.book.standing(rec).charge); e != nil {
-		if err := s.book.write(*e); err != nil {
+		if err := s.book.write(e); err != nil {
 			return Charge{}, true, err
 		}
 	}

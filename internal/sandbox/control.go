@@ -100,7 +100,7 @@ func (s *Server) putContract(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnprocessableEntity, "invalid_value", err.Error())
 		return
 	}
-	if err := s.book.write(entry{Contract: &terms}); err != nil {
+	if err := s.book.write(&entry{Contract: &terms}); err != nil {
 		unavailable.send(w)
 		return
 	}
@@ -154,7 +154,7 @@ func (s *Server) putClock(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	offset += *change
-	if err := s.book.write(entry{ShiftMS: &offset}); err != nil {
+	if err := s.book.write(&entry{ShiftMS: &offset}); err != nil {
 		unavailable.send(w)
 		return
 	}

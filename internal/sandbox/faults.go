@@ -45,7 +45,10 @@ type play struct {
 	unbooked      bool   // with failure: nothing was booked
 	cover         *reply // what the client sees in place of the answer; never stored
 	way           way
-	everyCall     bool // belongs to the payment method itself: the last of a chain stays
+	news          string         // what becomes of the messages about the object
+	newsFirst     bool           // the messages are sent before the answer
+	told          *[]messageLine // where the messages are noted that the order made
+	everyCall     bool           // belongs to the payment method itself: the last of a chain stays
 }
 
 // and adds a second play; where only one can be had, the second wins.
@@ -71,6 +74,8 @@ func (p play) and(q play) play {
 	p.unbooked = p.unbooked || q.unbooked
 	p.cover = second(p.cover, q.cover)
 	p.way = second(p.way, q.way)
+	p.news = second(p.news, q.news)
+	p.newsFirst = p.newsFirst || q.newsFirst
 	return p
 }
 
@@ -104,6 +109,7 @@ var (
 	onlyActs     = []string{callCapture, callReverse, callRefund}
 	notCharges   = []string{callSession, callCapture, callReverse, callRefund, callClose}
 	bookedLater  = []string{callCharge, callCapture, callReverse, callRefund}
+	tellable     = []string{callCharge, callSession, callCapture, callReverse, callRefund}
 	withAmounts  = []string{callCharge, callSession, callCapture, callReverse, callRefund}
 	orderedCalls = []string{callCharge, callSession, callCapture, callReverse, callRefund, callClose, callAny}
 )
@@ -137,6 +143,9 @@ var faultList = []fault{
 	{name: "409_in_flight", method: true, play: fixed(play{cover: inFlight})},
 	{name: "<status>_once", method: true, play: onceWithStatus},
 	{name: "forget_key", method: true, play: fixed(play{forgetKey: true})},
+	{name: "lost_webhook", method: true, calls: tellable, play: fixed(play{news: newsLost, everyCall: true})},
+	{name: "double_webhook", method: true, calls: tellable, play: fixed(play{news: newsDouble, everyCall: true})},
+	{name: "webhook_before_reply", method: true, calls: bookedLater, play: fixed(play{newsFirst: true, everyCall: true})},
 	{name: "refused_<code>_executed", calls: notCharges, play: refusedWith(func(r *reply) play { return play{cover: r} })},
 	{name: "refused_<code>", calls: notCharges, play: refusedWith(func(r *reply) play { return play{refusal: r} })},
 	{name: "failed_<code>", calls: onlyActs, play: func(code string) (play, bool) { return play{failing: code}, visible(code) }},
@@ -238,9 +247,6 @@ func playAtGate(name, gate string) play {
 	}
 }
 
-// laterMethods are documented payment methods that come with webhooks.
-var laterMethods = []string{"pm_lost_webhook", "pm_double_webhook", "pm_webhook_before_reply"}
-
 // parseMethod returns the plays of a payment method, one per call.
 func parseMethod(method string) ([]play, error) {
 	elements := strings.Split(method, "|")
@@ -249,11 +255,6 @@ func parseMethod(method string) ([]play, error) {
 	}
 	plays := make([]play, 0, len(elements))
 	for _, element := range elements {
-		for _, later := range laterMethods {
-			if element == later {
-				return nil, &rejection{http.StatusUnprocessableEntity, "not_supported", later + " is not offered for direct charges yet"}
-			}
-		}
 		name, ok := strings.CutPrefix(element, "pm_")
 		f, p, known := findFault(name, "")
 		if !ok || !known || !f.method {

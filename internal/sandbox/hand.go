@@ -109,7 +109,7 @@ func (s *Server) handCharge(w http.ResponseWriter, r *http.Request) {
 	now := s.clock.now()
 	e := entry{Charge: newCharge(in.Reference, in.IdempotencyKey, in.Amount, in.Currency, now)}
 	e.goThrough(s.book.terms(), now)
-	err := s.book.write(e)
+	err := s.book.write(&e)
 	c, _ := s.book.charge(e.Charge.ID)
 	answerHand(w, c, true, true, err)
 }

@@ -152,6 +152,48 @@ var methodTests = map[string]func(*fixture){
 		f.want(f.post(f.ctx, "k1", bodyOf("order-1", "pm_forget_key")), 200)
 		f.moved(2)
 	},
+	"pm_lost_webhook": func(f *fixture) {
+		h := hookIn(f, receive(f.t), nil)
+		c := h.want(h.post(h.ctx, "k1", bodyOf("order-1", "pm_lost_webhook")), 200).charge(f.t)
+		_, err := h.RefundByHand(h.ctx, c.ID, 50)
+		h.ok(err)
+		h.want(h.post(h.ctx, "k2", bodyOf("order-2", "pm_ok")), 200)
+		if d := h.next(); d.told(f.t).Data["reference"] != "order-2" {
+			f.t.Errorf("came %s", d.body)
+		}
+		lost := h.messages(MessageDropped, 2)
+		if got := types(lost); got != "charge.succeeded, refund.succeeded, charge.succeeded" || len(lost[0].Tries) != 0 {
+			f.t.Errorf("messages: %+v", lost)
+		}
+		h.sends(lost[0], 200)
+		h.messages(MessageDelivered, 2)
+	},
+	"pm_double_webhook": func(f *fixture) {
+		h := hookIn(f, receive(f.t), nil)
+		h.want(h.post(h.ctx, "k1", bodyOf("order-1", "pm_double_webhook")), 200)
+		if one, two := h.next(), h.next(); one.id != two.id || one.body != two.body {
+			f.t.Errorf("came %+v and %+v", one, two)
+		}
+		h.nothingCame()
+	},
+	"pm_webhook_before_reply": func(f *fixture) {
+		h := hookIn(f, receive(f.t), func(w *Webhooks) { w.DelayMS, w.Reorder = 60_000, true })
+		let := make(chan struct{})
+		h.answers(func(delivery) (int, string) { <-let; return 200, "" })
+		answers := h.async(h.ctx, "k1", bodyOf("order-1", "pm_webhook_before_reply"))
+		h.next()
+		h.want(h.get("/charges?reference=order-1"), 200) // the receiver can ask
+		select {
+		case g := <-answers:
+			f.t.Errorf("answered before the message was: %v", g)
+		default:
+		}
+		close(let)
+		h.want(h.await(answers), 200)
+		h.messages(MessageDelivered, 1)
+		h.want(h.post(h.ctx, "k1", bodyOf("order-1", "pm_webhook_before_reply")), 200) // nothing new to tell
+		h.messages(MessageDelivered, 1)
+	},
 }
 
 // onceThenGood meets the method's bad answer first and the charge's own then.
@@ -201,12 +243,4 @@ func TestChainsPlayOneElementPerCall(t *testing.T) {
 	f.wantCode(f.post(f.ctx, "k1", body), 401, "unauthorized")
 	f.want(f.post(f.ctx, "k1", body), 200)
 	f.moved(1)
-}
-
-func TestLaterMethodsAreRefused(t *testing.T) {
-	f := start(t)
-	for _, method := range laterMethods {
-		f.wantCode(f.post(f.ctx, "k1", bodyOf("order-1", method)), 422, "not_supported")
-	}
-	f.moved(0)
 }

@@ -68,12 +68,17 @@ func (s *Server) run(w http.ResponseWriter, r *request, o order, execute func(pl
 		s.deliver(w, r, p, second(unavailable, p.front).backTo(r.URL.Path))
 		return
 	}
+	var told []messageLine
+	if p.newsFirst {
+		p.told = &told
+	}
 	answer, err := s.once(o, p, execute)
 	if err != nil {
 		// The register could not be written: whether it was is not known.
 		abort(w)
 		return
 	}
+	s.awaitTold(told)
 	if !s.pause(p.afterDelay, p.afterGate) {
 		abort(w)
 		return
@@ -222,16 +227,19 @@ func (s *Server) giveBack(mine claim) {
 // register, and returns the answer.
 func (s *Server) conclude(o order, p play, mine claim, out outcome) (*reply, error) {
 	e := out.entry
-	if e != (entry{}) {
+	if e.changes() {
 		e.UsesUp = mine.terms.ReferenceUnique && o.reference != "" && (!out.refused || mine.terms.RefusalsRemembered)
 	}
-	e.Key = keyRecordOf(o, p, mine, out)
+	e.Key, e.newsFirst = keyRecordOf(o, p, mine, out), p.newsFirst
 	answer := second(out.answer, p.failure)
-	if e == (entry{}) {
+	if !e.changes() && e.Key == nil {
 		return answer, nil
 	}
-	if err := s.book.write(e); err != nil {
+	if err := s.book.write(&e); err != nil {
 		return nil, fmt.Errorf("sandbox: book: %w", err)
+	}
+	if p.told != nil {
+		*p.told = e.Messages
 	}
 	s.settleEntry(e)
 	return answer, nil

@@ -103,7 +103,8 @@ type Movement struct {
 // chargeLine is a charge in the register file.
 type chargeLine struct {
 	ChargeCore
-	Hold bool `json:"hold,omitempty"` // funds are held first, and taken by captures
+	Hold bool   `json:"hold,omitempty"` // funds are held first, and taken by captures
+	News string `json:"news,omitempty"` // what a fault does to messages about it and its acts
 }
 
 // chargeRecord is a charge in memory.
@@ -121,6 +122,7 @@ type actLine struct {
 	Act
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 	SettleCode     string `json:"settle_code,omitempty"` // in processing: it will fail with this code
+	News           string `json:"news,omitempty"`        // what a fault does to messages about it
 }
 
 // sums are a charge's movements, added up.
@@ -161,32 +163,41 @@ func isRefund(id string) bool { return len(id) > 3 && id[:3] == idPrefixes[KindR
 func (s sums) rest() int64 { return s.captured - s.refunded - s.chargedBack - s.returned }
 
 func (b *book) applyCharge(line chargeLine) {
-	if known := b.charges.byID[line.ID]; known != nil {
-		known.chargeLine = line
-		return
+	known := b.charges.byID[line.ID]
+	if known == nil {
+		known = &chargeRecord{}
+		b.charges.put(line.ID, line.IdempotencyKey, line.Reference, known)
 	}
-	b.charges.put(line.ID, line.IdempotencyKey, line.Reference, &chargeRecord{chargeLine: line})
+	known.chargeLine = line
+	b.expectCharge(known)
 }
 
 func (b *book) applyAct(line actLine) {
+	c := b.charges.byID[line.Charge]
 	if known := b.acts.byID[line.ID]; known != nil {
 		*known = line
-		return
+	} else {
+		b.acts.put(line.ID, line.IdempotencyKey, line.Reference, &line)
+		if c != nil {
+			c.acts = append(c.acts, &line)
+		}
 	}
-	b.acts.put(line.ID, line.IdempotencyKey, line.Reference, &line)
-	if c := b.charges.byID[line.Charge]; c != nil {
-		c.acts = append(c.acts, &line)
-	}
+	b.expectCharge(c)
 }
 
 // view is a charge as it is told now; b.mu is held.
 func (b *book) view(r *chargeRecord) Charge {
-	now := b.clock.now()
-	c := Charge{ChargeCore: r.afterLapse(now).ChargeCore, CapturedAmount: r.sums.captured, RefundedAmount: r.sums.refunded,
-		Acts: make([]Act, 0, len(r.acts))}
+	c := b.tellLine(r.afterLapse(b.clock.now()), r.sums)
 	for _, a := range r.acts {
 		c.Acts = append(c.Acts, a.Act)
 	}
+	return c
+}
+
+// tellLine is how a charge is told that has the line and the sums, without its
+// acts.
+func (b *book) tellLine(line chargeLine, s sums) Charge {
+	c := Charge{ChargeCore: line.ChargeCore, CapturedAmount: s.captured, RefundedAmount: s.refunded, Acts: []Act{}}
 	if c.Status != StatusHeld && c.Status != StatusActionRequired {
 		c.ExpiresAt = nil
 	}
@@ -321,7 +332,7 @@ func (b *book) noteLapse(r *chargeRecord) error {
 	if !over {
 		return nil
 	}
-	return b.write(entry{Charge: &line})
+	return b.write(&entry{Charge: &line})
 }
 
 // noteLapseSeen is noteLapse for a question: it waits for nobody, since who

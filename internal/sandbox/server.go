@@ -1,8 +1,8 @@
 // Package sandbox is an acquirer that plays money: charges, acts upon them, hosted pages, a register that is the truth, and faults on demand.
 //
-// Owns its register file, its wire log, its clock, the contract it declares and the faults it was told to play.
+// Owns its register file, its wire log, its clock, the messages it sends, the contract it declares and the faults it was told to play.
 // Never imports anything of the domain: it is the witness against us, and knows only money and the standard library.
-// Read next: order.go for the way of a request, act.go for what happens to a charge, faults.go for the faults, docs/sandbox.md for the manual.
+// Read next: order.go for the way of a request, act.go for what happens to a charge, news.go and tell.go for webhooks, faults.go for the faults, docs/sandbox.md for the manual.
 package sandbox
 
 import (
@@ -37,6 +37,9 @@ type Config struct {
 	// Seed decides which requests a fault with a percentage meets, until a
 	// fault plan brings its own.
 	Seed int64
+	// WebhookSecret signs messages where PUT /control/webhooks names no secret:
+	// "whsec_" and base64 of 24 to 64 bytes. Empty: none. It is not written down.
+	WebhookSecret string
 	// Now is the clock that the sandbox's own offset is added to; nil means
 	// time.Now.
 	Now func() time.Time
@@ -52,6 +55,7 @@ type Server struct {
 	book     *book
 	gates    *gates
 	plan     *plan
+	teller   *teller
 
 	stop    chan struct{} // closed by Close: whoever waits gives up
 	closing sync.Once
@@ -63,10 +67,14 @@ type Server struct {
 // Open recovers the register and the wire log in cfg.Dir, cuts off a torn last
 // line, and listens. The caller calls Serve, and Close in the end. It fails
 // when the folder is in use, a whole line cannot be read, the address is not a
-// loopback address, or the secret is empty.
+// loopback address, the secret is empty, or the webhooks' is none.
 func Open(cfg Config) (*Server, error) {
 	if cfg.Secret == "" {
 		return nil, errors.New("sandbox: the secret is empty")
+	}
+	teller, err := newTeller(cfg.WebhookSecret)
+	if err != nil {
+		return nil, err
 	}
 	if cfg.Addr == "" {
 		cfg.Addr = defaultAddr
@@ -88,7 +96,7 @@ func Open(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		secret: cfg.Secret, listener: listener, clock: clk, book: books,
-		gates: newGates(), plan: newPlan(cfg.Seed), stop: make(chan struct{}),
+		gates: newGates(), plan: newPlan(cfg.Seed), teller: teller, stop: make(chan struct{}),
 	}
 	s.mux = s.routes()
 	s.http = &http.Server{
@@ -98,10 +106,23 @@ func Open(cfg Config) (*Server, error) {
 		},
 	}
 	books.base = s.URL()
-	for _, due := range books.unsettled() {
+	s.takeUp()
+	return s, nil
+}
+
+// takeUp goes on with what was under way when the register was left.
+func (s *Server) takeUp() {
+	waiting := s.book.waitingMessages()
+	s.book.onMessage = s.tellLater
+	for _, m := range waiting {
+		s.tellLater(m)
+	}
+	for _, due := range s.book.unsettled() {
 		s.settleLater(due)
 	}
-	return s, nil
+	if s.begin() {
+		go s.noteLapses()
+	}
 }
 
 func listenLoopback(addr string) (net.Listener, error) {
@@ -138,12 +159,14 @@ func (s *Server) Close() error {
 		s.workMu.Lock()
 		close(s.stop)
 		s.workMu.Unlock()
+		s.teller.cancel()
 		err = s.http.Close()
 		// The listener is not the http server's before Serve was called.
 		if lerr := s.listener.Close(); lerr != nil && !errors.Is(lerr, net.ErrClosed) {
 			err = errors.Join(err, lerr)
 		}
 		s.work.Wait()
+		s.teller.client.CloseIdleConnections()
 		err = errors.Join(err, s.book.close())
 	})
 	return err
@@ -209,6 +232,9 @@ func (s *Server) observerRoutes(mux *http.ServeMux) {
 	mux.HandleFunc("PUT /control/clock", s.putClock)
 	mux.HandleFunc("GET /control/waiting", s.getWaiting)
 	mux.HandleFunc("POST /control/release/{gate}", s.postRelease)
+	mux.HandleFunc("GET /control/webhooks", s.getWebhooks)
+	mux.HandleFunc("PUT /control/webhooks", s.putWebhooks)
+	mux.HandleFunc("POST /control/webhooks/{id}/send", s.sendByHand)
 	mux.HandleFunc("GET /control/charges", s.listCharges)
 	mux.HandleFunc("POST /control/charges", s.handCharge)
 	mux.HandleFunc("POST /control/charges/{id}/{act}", s.handAct)

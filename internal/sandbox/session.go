@@ -42,6 +42,7 @@ type sessionLine struct {
 	Tries          int            `json:"tries"`
 	CreatedAt      time.Time      `json:"created_at"`
 	ExpiresAt      time.Time      `json:"expires_at"`
+	News           string         `json:"news,omitempty"` // what a fault does to messages about it and its charge
 }
 
 // sessionRecord is a session in memory; lock is held while something about it
@@ -56,6 +57,7 @@ func (b *book) applySession(line sessionLine) {
 		known.sessionLine = line
 		return
 	}
+	b.expect(line.ID, line.ExpiresAt)
 	b.sessions.put(line.ID, line.IdempotencyKey, line.Reference, &sessionRecord{sessionLine: line})
 }
 
@@ -117,7 +119,7 @@ func (s *Server) sessionOutcome(in sessionInput, p play, terms Contract) (outcom
 	}
 	now := s.clock.now()
 	line := &sessionLine{ID: newID("cs_"), Reference: in.reference, IdempotencyKey: in.key, Status: StatusOpen, Amount: amount.Minor(),
-		Currency: amount.Currency(), ReturnURL: in.returnURL, Capture: in.capture, CreatedAt: now, ExpiresAt: in.expiresAt}
+		Currency: amount.Currency(), ReturnURL: in.returnURL, Capture: in.capture, CreatedAt: now, ExpiresAt: in.expiresAt, News: p.news}
 	if line.ExpiresAt.IsZero() {
 		line.ExpiresAt = now.Add(terms.sessionLife())
 	}
@@ -182,7 +184,7 @@ func (s *Server) changeSession(id string, change func(sessionLine) *entry) (Sess
 		return Session{}, true, err
 	}
 	if e := change(line); e != nil {
-		if err := s.book.write(*e); err != nil {
+		if err := s.book.write(e); err != nil {
 			return Session{}, true, err
 		}
 	}
@@ -198,7 +200,7 @@ func (b *book) noteSessionLapse(id string) (sessionLine, error) {
 	if now.Status == line.Status {
 		return line, nil
 	}
-	return now, b.write(entry{Session: &now})
+	return now, b.write(&entry{Session: &now})
 }
 
 // noteSessionSeen is noteSessionLapse for a question: it waits for nobody.
@@ -222,7 +224,7 @@ func (s *Server) pay(id string) (session Session, known, wasOpen bool, err error
 		wasOpen = true
 		now, terms := s.clock.now(), s.book.terms()
 		charge := newCharge(line.Reference, line.IdempotencyKey, line.Amount, line.Currency, now)
-		charge.Hold, charge.Session = !line.Capture, line.ID
+		charge.Hold, charge.Session, charge.News = !line.Capture, line.ID, line.News
 		line.Status, line.Charge = StatusPaid, charge.ID
 		e := &entry{Session: &line, Charge: charge, UsesUp: terms.ReferenceUnique}
 		e.goThrough(terms, now)
