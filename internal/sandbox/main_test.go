@@ -34,7 +34,12 @@ func start(t *testing.T) *fixture { return startIn(t, t.TempDir()) }
 
 func startIn(t *testing.T, dir string) *fixture {
 	t.Helper()
-	server, err := Open(Config{Dir: dir, Secret: testSecret, Seed: 1})
+	return startWith(t, Config{Dir: dir, Secret: testSecret, Seed: 1})
+}
+
+func startWith(t *testing.T, cfg Config) *fixture {
+	t.Helper()
+	server, err := Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +47,7 @@ func startIn(t *testing.T, dir string) *fixture {
 	go func() { served <- server.Serve() }()
 	ctx, cancel := context.WithTimeout(t.Context(), testLimit)
 	control, charging := &http.Transport{}, &http.Transport{}
-	f := &fixture{t: t, server: server, dir: dir, ctx: ctx, charge: &http.Client{Transport: charging, CheckRedirect: noRedirect},
+	f := &fixture{t: t, server: server, dir: cfg.Dir, ctx: ctx, charge: &http.Client{Transport: charging, CheckRedirect: noRedirect},
 		Client: &Client{Base: server.URL(), HTTP: &http.Client{Transport: control}}}
 	t.Cleanup(func() {
 		cancel()

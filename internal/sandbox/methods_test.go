@@ -178,8 +178,7 @@ var methodTests = map[string]func(*fixture){
 	},
 	"pm_webhook_before_reply": func(f *fixture) {
 		h := hookIn(f, receive(f.t), func(w *Webhooks) { w.DelayMS, w.Reorder = 60_000, true })
-		let := make(chan struct{})
-		h.answers(func(delivery) (int, string) { <-let; return 200, "" })
+		release := h.keeps(f.t, "")
 		answers := h.async(h.ctx, "k1", bodyOf("order-1", "pm_webhook_before_reply"))
 		h.next()
 		h.want(h.get("/charges?reference=order-1"), 200) // the receiver can ask
@@ -188,7 +187,7 @@ var methodTests = map[string]func(*fixture){
 			f.t.Errorf("answered before the message was: %v", g)
 		default:
 		}
-		close(let)
+		release()
 		h.want(h.await(answers), 200)
 		h.messages(MessageDelivered, 1)
 		h.want(h.post(h.ctx, "k1", bodyOf("order-1", "pm_webhook_before_reply")), 200) // nothing new to tell

@@ -40,6 +40,8 @@ type Config struct {
 	// WebhookSecret signs messages where PUT /control/webhooks names no secret:
 	// "whsec_" and base64 of 24 to 64 bytes. Empty: none. It is not written down.
 	WebhookSecret string
+	// tryLimit bounds one try of a message, in real time; 0 means the default.
+	tryLimit time.Duration
 	// Now is the clock that the sandbox's own offset is added to; nil means
 	// time.Now.
 	Now func() time.Time
@@ -72,7 +74,7 @@ func Open(cfg Config) (*Server, error) {
 	if cfg.Secret == "" {
 		return nil, errors.New("sandbox: the secret is empty")
 	}
-	teller, err := newTeller(cfg.WebhookSecret)
+	teller, err := newTeller(cfg)
 	if err != nil {
 		return nil, err
 	}

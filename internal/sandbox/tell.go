@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// tryLimit bounds one try, in real time.
-	tryLimit = 15 * time.Second
+	// defaultTryLimit bounds one try, in real time.
+	defaultTryLimit = 15 * time.Second
 	// maxTelling bounds the messages that are tried at the same time.
 	maxTelling = 64
 	// maxReceived bounds what is read of a receiver's answer, in bytes.
@@ -32,7 +32,8 @@ type Sent struct {
 
 // teller is what messages are sent with.
 type teller struct {
-	secret string // signs where the settings name none; may be empty
+	secret string        // signs where the settings name none; may be empty
+	limit  time.Duration // of one try
 	client *http.Client
 	places chan struct{}   // one for each message that is being tried
 	ctx    context.Context // ends when the sandbox closes
@@ -41,13 +42,13 @@ type teller struct {
 
 // newTeller takes the secret of the configuration. Its client follows no
 // redirect and takes no proxy from the environment.
-func newTeller(secret string) (*teller, error) {
-	if secret != "" {
-		if _, err := signingKeys([]string{secret}); err != nil {
+func newTeller(cfg Config) (*teller, error) {
+	if cfg.WebhookSecret != "" {
+		if _, err := signingKeys([]string{cfg.WebhookSecret}); err != nil {
 			return nil, fmt.Errorf("sandbox: webhooks: %w", err)
 		}
 	}
-	t := &teller{secret: secret, places: make(chan struct{}, maxTelling), client: &http.Client{
+	t := &teller{secret: cfg.WebhookSecret, limit: second(defaultTryLimit, cfg.tryLimit), places: make(chan struct{}, maxTelling), client: &http.Client{
 		Transport:     &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: maxTelling, IdleConnTimeout: idleLimit},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -155,7 +156,7 @@ func (s *Server) round(m *message, to Webhooks, number int) error {
 // send sends the message once and writes down how that went. It fails when
 // that could not be written, or the sandbox closes.
 func (s *Server) send(m *message, to Webhooks, round int) (Sent, error) {
-	ctx, cancel := context.WithTimeout(s.teller.ctx, tryLimit)
+	ctx, cancel := context.WithTimeout(s.teller.ctx, s.teller.limit)
 	defer cancel()
 	at := s.clock.now()
 	answer := s.request(ctx, m, to)

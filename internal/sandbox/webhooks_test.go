@@ -27,8 +27,7 @@ type delivery struct {
 	body                string
 }
 
-// receiver takes messages. A test answers each one with answer, which may
-// wait; nil is 200.
+// receiver takes messages. A test answers each one with answer; nil is 200.
 type receiver struct {
 	*httptest.Server
 	came chan delivery
@@ -75,7 +74,23 @@ func (r *receiver) answers(answer func(delivery) (int, string)) {
 	r.answer = answer
 }
 
-func always200(status int) func(delivery) (int, string) {
+// keeps lets the messages of a type wait for their answer, of every type for
+// an empty one, until release is called.
+func (r *receiver) keeps(t *testing.T, kind string) (release func()) {
+	t.Helper()
+	let := make(chan struct{})
+	release = sync.OnceFunc(func() { close(let) })
+	t.Cleanup(release)
+	r.answers(func(d delivery) (int, string) {
+		if kind == "" || d.told(t).Type == kind {
+			<-let
+		}
+		return http.StatusOK, ""
+	})
+	return release
+}
+
+func with(status int) func(delivery) (int, string) {
 	return func(delivery) (int, string) { return status, "said " + strconv.Itoa(status) }
 }
 
@@ -103,9 +118,20 @@ type hooked struct {
 	*receiver
 }
 
+// stopped is a clock that only the sandbox's own calls move.
+func stopped() func() time.Time {
+	now := time.Now()
+	return func() time.Time { return now }
+}
+
 func hook(t *testing.T, change func(*Webhooks)) *hooked {
 	t.Helper()
-	return hookIn(start(t), receive(t), change)
+	return hookIn(startStopped(t, t.TempDir()), receive(t), change)
+}
+
+func startStopped(t *testing.T, dir string) *fixture {
+	t.Helper()
+	return startWith(t, Config{Dir: dir, Secret: testSecret, Now: stopped()})
 }
 
 func hookIn(f *fixture, r *receiver, change func(*Webhooks)) *hooked {
