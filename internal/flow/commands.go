@@ -16,6 +16,7 @@ type IntentFields struct {
 	Customer        *string
 	Description     *string
 	Metadata        *string // canonical JSON object, digits kept
+	Receipt         *string // the mail address that gets the receipt
 	Capture         *payment.CaptureMethod
 	PayBefore       *time.Time
 }
@@ -119,7 +120,7 @@ func (f IntentFields) fields() []payment.Field {
 		s := f.PayBefore.UTC().Format(time.RFC3339Nano)
 		before = &s
 	}
-	return []payment.Field{
+	all := []payment.Field{
 		words("amount", f.Amount.String()),
 		text("client_reference", f.ClientReference),
 		text("customer", f.Customer),
@@ -128,6 +129,10 @@ func (f IntentFields) fields() []payment.Field {
 		text("capture_method", capture),
 		text("pay_before", before),
 	}
+	if f.Receipt != nil { // it came later: what was sent without it has the fingerprint that it had
+		all = append(all, words("receipt_email", *f.Receipt))
+	}
+	return all
 }
 
 // Fingerprint covers what the client sent and means (PROTOCOL W2).

@@ -37,7 +37,7 @@ func refOf(merchant id.ID, c payment.Command) CommandRef {
 // wish applies the defaults of what a client may leave out.
 func (f IntentFields) wish() payment.Wish {
 	w := payment.Wish{Amount: f.Amount, Customer: value(f.Customer), Description: value(f.Description),
-		Metadata: value(f.Metadata), Capture: payment.CaptureAutomatic}
+		Metadata: value(f.Metadata), Receipt: value(f.Receipt), Capture: payment.CaptureAutomatic}
 	if f.Capture != nil {
 		w.Capture = *f.Capture
 	}
@@ -59,7 +59,7 @@ func value(s *string) string {
 func (f *Flow) newIntent(r operation.Request, fields IntentFields, now time.Time) payment.Intent {
 	w := fields.wish()
 	i := payment.Intent{Merchant: r.Merchant, ID: f.rt.NewID(), ClientReference: value(fields.ClientReference),
-		Customer: w.Customer, Description: w.Description, Amount: w.Amount, Capture: w.Capture, PayBefore: w.PayBefore,
+		Customer: w.Customer, Description: w.Description, Receipt: w.Receipt, Amount: w.Amount, Capture: w.Capture, PayBefore: w.PayBefore,
 		Version: 1, By: command(r), CreatedAt: now, UpdatedAt: now}
 	if w.Metadata != "" {
 		i.Metadata = []byte(w.Metadata)

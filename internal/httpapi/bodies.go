@@ -37,6 +37,7 @@ type IntentMembers struct {
 	Customer        *string    `json:"customer,omitempty" minLength:"1" maxLength:"255"`
 	Description     *string    `json:"description,omitempty" maxLength:"1000"`
 	Metadata        freeObject `json:"metadata,omitempty"`
+	ReceiptEmail    *string    `json:"receipt_email,omitempty" format:"email" maxLength:"254" doc:"Who gets the receipt by mail, where the merchant sends one"`
 	CaptureMethod   *string    `json:"capture_method,omitempty" enum:"automatic,manual" doc:"manual holds the money until it is captured; default automatic"`
 	PayBefore       *string    `json:"pay_before,omitempty" format:"date-time" doc:"No payment begins after this; default 24 hours from now"`
 }
@@ -108,6 +109,7 @@ func (m IntentMembers) fields(maxAmount int64) (flow.IntentFields, *problem.Prob
 		Customer:        j.name("customer", m.Customer, maxCustomer),
 		Description:     j.words("description", m.Description, maxDescription),
 		Metadata:        j.metadata(m.Metadata),
+		Receipt:         j.email("receipt_email", m.ReceiptEmail),
 		Capture:         j.capture(m.CaptureMethod),
 		PayBefore:       j.instant("pay_before", m.PayBefore),
 	}
@@ -121,6 +123,7 @@ func (m IntentMembers) beside() *problem.Problem {
 		{"customer", m.Customer != nil},
 		{"description", m.Description != nil},
 		{"metadata", m.Metadata != nil},
+		{"receipt_email", m.ReceiptEmail != nil},
 		{"capture_method", m.CaptureMethod != nil},
 		{"pay_before", m.PayBefore != nil},
 	}

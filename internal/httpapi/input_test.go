@@ -79,6 +79,14 @@ func TestBadInput(t *testing.T) {
 		{"long customer", inline(`,"customer":"` + strings.Repeat("c", 256) + `"`), problem.InvalidValue, "customer"},
 		{"escape character in description", inline(`,"description":"\u001b[31m"`), problem.InvalidValue, "description"},
 		{"long description", inline(`,"description":"` + strings.Repeat("d", 1001) + `"`), problem.InvalidValue, "description"},
+		{"address with a name", inline(`,"receipt_email":"Ann <ann@shop.example>"`), problem.InvalidValue, "receipt_email"},
+		{"address with a second header", inline(`,"receipt_email":"ann@shop.example\r\nBcc: all@shop.example"`), problem.InvalidValue, "receipt_email"},
+		{"two addresses", inline(`,"receipt_email":"ann@shop.example,bob@shop.example"`), problem.InvalidValue, "receipt_email"},
+		{"empty address", inline(`,"receipt_email":""`), problem.InvalidValue, "receipt_email"},
+		{"long address", inline(`,"receipt_email":"a@` + strings.Repeat("b.", 126) + `c"`), problem.InvalidValue, "receipt_email"},
+		{"card in an address", inline(`,"receipt_email":"` + card + `@shop.example"`), problem.LooksLikeCardNumber, "receipt_email"},
+		{"address as a list", inline(`,"receipt_email":["ann@shop.example"]`), problem.Malformed, "receipt_email"},
+		{"intent and address", byID(`,"receipt_email":"ann@shop.example"`), problem.Malformed, "receipt_email"},
 		{"long metadata", inline(`,"metadata":{"a":"` + strings.Repeat("m", maxMetadata) + `"}`), problem.InvalidValue, "metadata"},
 		{"card as method", `{"amount":100,"currency":"USD","payment_method":"4111 1111 1111 1111"}`, problem.LooksLikeCardNumber, "payment_method"},
 		{"rare card as method", `{"amount":100,"currency":"USD","payment_method":"9999999999992"}`, problem.LooksLikeCardNumber, "payment_method"},
@@ -264,7 +272,7 @@ func TestBodyLimit(t *testing.T) {
 func TestOptionalMembers(t *testing.T) {
 	w := newWorld(t, nil)
 	w.post("/v1/payments", `{"amount":100,"currency":"USD","payment_method":"pm_declined_do_not_honor|pm_ok","client_reference":"Заказ 1700000000000","customer":null,
-		"description":"","metadata":{},"capture_method":"automatic","pay_before":"2030-01-01T02:00:00.1234567+02:00","flow":"direct","return_url":"https://shop.example/back?x=1"}`)
+		"description":"","metadata":{},"capture_method":"automatic","pay_before":"2030-01-01T02:00:00.1234567+02:00","flow":"direct","return_url":"https://shop.example/back?x=1","receipt_email":"Ann.O'Neil+1@mail.shop.example"}`)
 	if len(w.service.payments) != 1 {
 		t.Fatal("refused")
 	}
@@ -273,7 +281,7 @@ func TestOptionalMembers(t *testing.T) {
 	switch {
 	case c.Merchant != merchant || c.Key != "order-1" || c.RequestID == "" || !c.IntentID.IsZero():
 		t.Fatalf("command: %+v", c)
-	case *f.ClientReference != "Заказ 1700000000000" || f.Customer != nil || *f.Description != "" || *f.Metadata != "{}" || *f.Capture != "automatic":
+	case *f.ClientReference != "Заказ 1700000000000" || f.Customer != nil || *f.Description != "" || *f.Metadata != "{}" || *f.Capture != "automatic" || *f.Receipt != "Ann.O'Neil+1@mail.shop.example":
 		t.Fatalf("fields: %+v", f)
 	case f.PayBefore.Format("2006-01-02T15:04:05.000000Z07:00") != "2030-01-01T00:00:00.123456Z":
 		t.Fatalf("pay_before: %v", f.PayBefore)

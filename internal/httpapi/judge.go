@@ -108,6 +108,18 @@ func (j *judge) words(field string, v *string, longest int) *string {
 	return v
 }
 
+// email judges a mail address: the bare address, without a name.
+func (j *judge) email(field string, v *string) *string {
+	switch {
+	case v == nil:
+	case holdsCard(*v):
+		j.refuse(problem.LooksLikeCardNumber, field, cardWords)
+	case !payment.MailAddress(*v):
+		j.invalid(field, "It is not a bare mail address of at most 254 ASCII characters, such as payer@example.com.")
+	}
+	return v
+}
+
 // token judges an acquirer's token. A number with a right check digit is a card, whatever its length and beginning.
 func (j *judge) token(field, v string) string {
 	outside := func(r rune) bool { return r <= ' ' || r > '~' }

@@ -12,6 +12,7 @@ type Wish struct {
 	Customer    string
 	Description string
 	Metadata    string
+	Receipt     string // the address that gets the receipt; empty: nobody
 	Capture     CaptureMethod
 	PayBefore   time.Time // zero: not sent, the intent's own stays
 }
@@ -19,12 +20,13 @@ type Wish struct {
 // Same says whether the wish asks for what the intent already is: the same parameters again return the same intent (W3).
 func (w Wish) Same(i Intent) bool {
 	return w.Amount == i.Amount && w.Customer == i.Customer && w.Description == i.Description &&
-		w.Metadata == string(i.Metadata) && w.Capture == i.Capture && (w.PayBefore.IsZero() || w.PayBefore.Equal(i.PayBefore))
+		w.Metadata == string(i.Metadata) && w.Receipt == i.Receipt && w.Capture == i.Capture && (w.PayBefore.IsZero() || w.PayBefore.Equal(i.PayBefore))
 }
 
 // Amend gives the next version of the intent.
 func (w Wish) Amend(i Intent) Intent {
 	i.Amount, i.Customer, i.Description, i.Metadata, i.Capture = w.Amount, w.Customer, w.Description, []byte(w.Metadata), w.Capture
+	i.Receipt = w.Receipt
 	if w.Metadata == "" {
 		i.Metadata = nil
 	}

@@ -93,6 +93,7 @@ func TestWishSameAndAmend(t *testing.T) {
 		"customer":   func(w *payment.Wish) { w.Customer = "" },
 		"descr":      func(w *payment.Wish) { w.Description = "e" },
 		"metadata":   func(w *payment.Wish) { w.Metadata = "" },
+		"receipt":    func(w *payment.Wish) { w.Receipt = "payer@shop.example" },
 		"capture":    func(w *payment.Wish) { w.Capture = payment.CaptureManual },
 		"pay_before": func(w *payment.Wish) { w.PayBefore = payBefore.Add(time.Second) },
 	} {

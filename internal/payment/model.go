@@ -41,6 +41,7 @@ type Intent struct {
 	Customer        string
 	Description     string
 	Metadata        []byte // JSON object as the client sent it, canonical; nil: none
+	Receipt         string // the mail address that gets the receipt; empty: nobody. In no event, log or history
 	Amount          money.Amount
 	Capture         CaptureMethod
 	PayBefore       time.Time

@@ -87,6 +87,7 @@ type IntentBody struct {
 	Customer        *string         `json:"customer"`
 	Description     *string         `json:"description"`
 	Metadata        json.RawMessage `json:"metadata" doc:"As it was sent, numbers with all their digits"`
+	ReceiptEmail    *string         `json:"receipt_email" doc:"Who gets the receipt by mail, where the merchant sends one"`
 	Amount          int64           `json:"amount" doc:"Minor units"`
 	Currency        string          `json:"currency" doc:"ISO 4217, upper case"`
 	CaptureMethod   string          `json:"capture_method" enum:"automatic,manual"`
@@ -138,8 +139,8 @@ func (r IntentReading) JSON() []byte {
 	v := IntentBody{
 		ID: i.ID.Text(id.Intent), Object: "payment_intent",
 		ClientReference: orNull(i.ClientReference), Customer: orNull(i.Customer), Description: orNull(i.Description),
-		Metadata: json.RawMessage("{}"),
-		Amount:   i.Amount.Minor(), Currency: i.Amount.Currency().String(),
+		Metadata: json.RawMessage("{}"), ReceiptEmail: orNull(i.Receipt),
+		Amount: i.Amount.Minor(), Currency: i.Amount.Currency().String(),
 		CaptureMethod: string(i.Capture), PayBefore: Time(i.PayBefore),
 		Version: i.Version, Conflict: i.Conflict,
 		Payments:  make([]PaymentBody, 0, len(r.Payments)),

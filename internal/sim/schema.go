@@ -188,6 +188,7 @@ const (
 	maxName     = 255
 	maxWords    = 1000
 	maxMetadata = 16384
+	maxReceipt  = 254
 	maxReturn   = 2048
 	maxRedirect = 4096
 	maxWeight   = 10000
@@ -200,6 +201,7 @@ func checkIntent(i payment.Intent) error {
 		rule{"customer", len(i.Customer) <= maxName},
 		rule{"description", len(i.Description) <= maxWords},
 		rule{"metadata", len(i.Metadata) <= maxMetadata},
+		rule{"receipt_email", len(i.Receipt) <= maxReceipt},
 		rule{"amount", positive(i.Amount)},
 		rule{"capture_method", i.Capture == payment.CaptureAutomatic || i.Capture == payment.CaptureManual},
 		rule{"version", i.Version > 0},

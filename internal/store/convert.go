@@ -118,7 +118,7 @@ func domainIntent(i dbgen.PaymentIntent) (payment.Intent, error) {
 	}
 	return payment.Intent{
 		Merchant: domainID(i.MerchantID), ID: domainID(i.ID), ClientReference: i.ClientReference.String, Customer: i.Customer.String,
-		Description: i.Description.String, Metadata: metadata, Amount: amount, Capture: payment.CaptureMethod(i.CaptureMethod),
+		Description: i.Description.String, Metadata: metadata, Receipt: i.ReceiptEmail.String, Amount: amount, Capture: payment.CaptureMethod(i.CaptureMethod),
 		PayBefore: domainAt(i.PayBefore), KeySeed: i.KeySeed, Version: int(i.Version), EventVersion: i.EventVersion,
 		Conflict: i.Conflict, CreatedAt: domainAt(i.CreatedAt), UpdatedAt: domainAt(i.UpdatedAt),
 	}, err

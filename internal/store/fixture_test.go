@@ -175,7 +175,7 @@ func (sh *shop) read(ref operation.Ref) operation.Operation {
 
 func (sh *shop) intent(reference string) payment.Intent {
 	return payment.Intent{
-		Merchant: sh.merchant, ID: newID(), ClientReference: reference, Customer: "c-1", Description: "boots", Metadata: []byte(`{"a":1}`),
+		Merchant: sh.merchant, ID: newID(), ClientReference: reference, Customer: "c-1", Description: "boots", Metadata: []byte(`{"a":1}`), Receipt: "payer@shop.example",
 		Amount: money.Must(1500, "EUR"), Capture: payment.CaptureAutomatic, PayBefore: time.Now().Add(time.Hour),
 		KeySeed: "seed-" + reference, Version: 1, By: payment.Command{Kind: "create_intent", Key: "i-" + reference, Fingerprint: [32]byte{2}, FPVersion: 1},
 	}

@@ -43,7 +43,7 @@ func TestIntentsAreUniqueByReference(t *testing.T) {
 	sh := newShop(t)
 	first, twin, other, bare, bare2 := sh.intent("order-1"), sh.intent("order-1"), sh.intent("order-2"), sh.intent(""), sh.intent("")
 	twin.By.Key, bare.By.Key, bare2.By.Key = "i-twin", "i-bare", "i-bare2"
-	bare.Customer, bare.Description, bare.Metadata = "", "", nil
+	bare.Customer, bare.Description, bare.Metadata, bare.Receipt = "", "", nil, ""
 	sh.tx(func(ctx context.Context, tx flow.Tx) error {
 		return tx.InsertIntents(ctx, []payment.Intent{first, other, twin, bare, bare2})
 	})
@@ -143,6 +143,7 @@ func TestAmendKeepsEveryVersionsCommand(t *testing.T) {
 	sh.tx(func(ctx context.Context, tx flow.Tx) error { return tx.InsertIntents(ctx, []payment.Intent{first}) })
 	second := first
 	second.Amount, second.Description, second.Metadata, second.Customer = money.Must(99, "USD"), "shoes", nil, ""
+	second.Receipt = "other@shop.example"
 	second.PayBefore, second.Version = time.Now().Add(2*time.Hour), 2
 	second.By = payment.Command{Kind: "create_intent", Key: "i-2", Fingerprint: [32]byte{9}, FPVersion: 1}
 	sh.tx(func(ctx context.Context, tx flow.Tx) error { return tx.AmendIntents(ctx, []payment.Intent{second}) })

@@ -15,14 +15,15 @@ const amendIntents = `-- name: AmendIntents :execrows
 WITH t AS (
   SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id,
          unnest($3::text[]) AS customer, unnest($4::text[]) AS description, unnest($5::text[]) AS metadata,
-         unnest($6::bigint[]) AS amount, unnest($7::text[]) AS currency, unnest($8::text[]) AS capture_method,
-         unnest($9::timestamptz[]) AS pay_before, unnest($10::int[]) AS version,
-         unnest($11::text[]) AS kind, unnest($12::text[]) AS idempotency_key, unnest($13::bytea[]) AS fingerprint,
-         unnest($14::smallint[]) AS fingerprint_version
+         unnest($6::text[]) AS receipt_email,
+         unnest($7::bigint[]) AS amount, unnest($8::text[]) AS currency, unnest($9::text[]) AS capture_method,
+         unnest($10::timestamptz[]) AS pay_before, unnest($11::int[]) AS version,
+         unnest($12::text[]) AS kind, unnest($13::text[]) AS idempotency_key, unnest($14::bytea[]) AS fingerprint,
+         unnest($15::smallint[]) AS fingerprint_version
 ), amended AS (
   UPDATE payment_intent i
      SET customer = NULLIF(t.customer, ''), description = NULLIF(t.description, ''), metadata = NULLIF(t.metadata, ''),
-         amount = t.amount, currency = t.currency, capture_method = t.capture_method, pay_before = t.pay_before,
+         receipt_email = NULLIF(t.receipt_email, ''), amount = t.amount, currency = t.currency, capture_method = t.capture_method, pay_before = t.pay_before,
          version = t.version, updated_at = now()
     FROM t
    WHERE i.merchant_id = t.merchant_id AND i.id = t.id AND i.version = t.version - 1
@@ -39,6 +40,7 @@ type AmendIntentsParams struct {
 	Customers           []string
 	Descriptions        []string
 	Metadata            []string
+	Receipts            []string
 	Amounts             []int64
 	Currencies          []string
 	Captures            []string
@@ -57,6 +59,7 @@ func (q *Queries) AmendIntents(ctx context.Context, arg AmendIntentsParams) (int
 		arg.Customers,
 		arg.Descriptions,
 		arg.Metadata,
+		arg.Receipts,
 		arg.Amounts,
 		arg.Currencies,
 		arg.Captures,
@@ -77,15 +80,16 @@ const insertIntents = `-- name: InsertIntents :exec
 WITH t AS (
   SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::uuid[]) AS id, unnest($3::text[]) AS client_reference,
          unnest($4::text[]) AS customer, unnest($5::text[]) AS description, unnest($6::text[]) AS metadata,
-         unnest($7::bigint[]) AS amount, unnest($8::text[]) AS currency, unnest($9::text[]) AS capture_method,
-         unnest($10::timestamptz[]) AS pay_before, unnest($11::text[]) AS key_seed, unnest($12::int[]) AS version,
-         unnest($13::text[]) AS kind, unnest($14::text[]) AS idempotency_key, unnest($15::bytea[]) AS fingerprint,
-         unnest($16::smallint[]) AS fingerprint_version
+         unnest($7::text[]) AS receipt_email,
+         unnest($8::bigint[]) AS amount, unnest($9::text[]) AS currency, unnest($10::text[]) AS capture_method,
+         unnest($11::timestamptz[]) AS pay_before, unnest($12::text[]) AS key_seed, unnest($13::int[]) AS version,
+         unnest($14::text[]) AS kind, unnest($15::text[]) AS idempotency_key, unnest($16::bytea[]) AS fingerprint,
+         unnest($17::smallint[]) AS fingerprint_version
 ), made AS (
-  INSERT INTO payment_intent (merchant_id, id, client_reference, customer, description, metadata, amount, currency,
+  INSERT INTO payment_intent (merchant_id, id, client_reference, customer, description, metadata, receipt_email, amount, currency,
                               capture_method, pay_before, key_seed, version)
   SELECT t.merchant_id, t.id, NULLIF(t.client_reference, ''), NULLIF(t.customer, ''), NULLIF(t.description, ''), NULLIF(t.metadata, ''),
-         t.amount, t.currency, t.capture_method, t.pay_before, t.key_seed, t.version
+         NULLIF(t.receipt_email, ''), t.amount, t.currency, t.capture_method, t.pay_before, t.key_seed, t.version
     FROM t
   ON CONFLICT (merchant_id, client_reference) WHERE client_reference IS NOT NULL DO NOTHING
   RETURNING merchant_id, id
@@ -102,6 +106,7 @@ type InsertIntentsParams struct {
 	Customers           []string
 	Descriptions        []string
 	Metadata            []string
+	Receipts            []string
 	Amounts             []int64
 	Currencies          []string
 	Captures            []string
@@ -123,6 +128,7 @@ func (q *Queries) InsertIntents(ctx context.Context, arg InsertIntentsParams) er
 		arg.Customers,
 		arg.Descriptions,
 		arg.Metadata,
+		arg.Receipts,
 		arg.Amounts,
 		arg.Currencies,
 		arg.Captures,

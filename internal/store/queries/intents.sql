@@ -3,15 +3,16 @@
 WITH t AS (
   SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id, unnest(@refs::text[]) AS client_reference,
          unnest(@customers::text[]) AS customer, unnest(@descriptions::text[]) AS description, unnest(@metadata::text[]) AS metadata,
+         unnest(@receipts::text[]) AS receipt_email,
          unnest(@amounts::bigint[]) AS amount, unnest(@currencies::text[]) AS currency, unnest(@captures::text[]) AS capture_method,
          unnest(@pay_before::timestamptz[]) AS pay_before, unnest(@seeds::text[]) AS key_seed, unnest(@versions::int[]) AS version,
          unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS idempotency_key, unnest(@fingerprints::bytea[]) AS fingerprint,
          unnest(@fingerprint_versions::smallint[]) AS fingerprint_version
 ), made AS (
-  INSERT INTO payment_intent (merchant_id, id, client_reference, customer, description, metadata, amount, currency,
+  INSERT INTO payment_intent (merchant_id, id, client_reference, customer, description, metadata, receipt_email, amount, currency,
                               capture_method, pay_before, key_seed, version)
   SELECT t.merchant_id, t.id, NULLIF(t.client_reference, ''), NULLIF(t.customer, ''), NULLIF(t.description, ''), NULLIF(t.metadata, ''),
-         t.amount, t.currency, t.capture_method, t.pay_before, t.key_seed, t.version
+         NULLIF(t.receipt_email, ''), t.amount, t.currency, t.capture_method, t.pay_before, t.key_seed, t.version
     FROM t
   ON CONFLICT (merchant_id, client_reference) WHERE client_reference IS NOT NULL DO NOTHING
   RETURNING merchant_id, id
@@ -53,6 +54,7 @@ SELECT m.merchant_id, m.intent_id, m.payment_id
 WITH t AS (
   SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@ids::uuid[]) AS id,
          unnest(@customers::text[]) AS customer, unnest(@descriptions::text[]) AS description, unnest(@metadata::text[]) AS metadata,
+         unnest(@receipts::text[]) AS receipt_email,
          unnest(@amounts::bigint[]) AS amount, unnest(@currencies::text[]) AS currency, unnest(@captures::text[]) AS capture_method,
          unnest(@pay_before::timestamptz[]) AS pay_before, unnest(@versions::int[]) AS version,
          unnest(@kinds::text[]) AS kind, unnest(@keys::text[]) AS idempotency_key, unnest(@fingerprints::bytea[]) AS fingerprint,
@@ -60,7 +62,7 @@ WITH t AS (
 ), amended AS (
   UPDATE payment_intent i
      SET customer = NULLIF(t.customer, ''), description = NULLIF(t.description, ''), metadata = NULLIF(t.metadata, ''),
-         amount = t.amount, currency = t.currency, capture_method = t.capture_method, pay_before = t.pay_before,
+         receipt_email = NULLIF(t.receipt_email, ''), amount = t.amount, currency = t.currency, capture_method = t.capture_method, pay_before = t.pay_before,
          version = t.version, updated_at = now()
     FROM t
    WHERE i.merchant_id = t.merchant_id AND i.id = t.id AND i.version = t.version - 1
