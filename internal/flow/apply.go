@@ -314,7 +314,9 @@ func (f *Flow) judge(w *writes, s *loaded, one *subject, o *evidence.Observation
 		f.watch.Alarm("key_used_with_other_parameters", o.Merchant.String(), o.Intent.String(), o.Payment.String())
 	}
 	one.charge = one.charge || aboutCharge && d.Payment != one.now
-	one.take(w, s, &d)
+	if one.take(w, s, &d); d.Created != nil {
+		o.Modification = d.Created.ID
+	}
 	one.decisions = append(one.decisions, decided{d, one.opOf(m)})
 	f.watch.Observed(one.sighting(*o, m))
 	if d.Review != "" {

@@ -235,8 +235,8 @@ func TestDisputeIsToldWhenItIsOver(t *testing.T) {
 	l.money(1000, "payment.paid", "dispute.opened", "dispute.won", "payment.paid", "dispute.opened", "dispute.lost")
 }
 
-// A dispute that takes more than is left, while the outcome of a refund is not known: kept aside, with a review; the refund that
-// proves not to have been done frees its amount; and the dispute that is won ends the conflict.
+// A dispute that takes more than is left, while the outcome of a refund is not known: kept aside, with a review. The refund that
+// proves not to have been done makes room for it: the conflict is over, unless a person decided before. It can be won after all.
 func TestDisputeBeyondWhatIsLeft(t *testing.T) {
 	for _, end := range []string{"won", flow.VerdictApply} {
 		t.Run(end, func(t *testing.T) {
@@ -252,29 +252,32 @@ func TestDisputeBeyondWhatIsLeft(t *testing.T) {
 			status(t, "check", 200)(l.p.Check(pay))
 			l.count("kept aside", 1000, "SELECT amount FROM movement WHERE state = 'unapplied'")
 			l.count("reviews", 1, "SELECT count(*) FROM review WHERE reason = 'excess_given_back' AND decided_at IS NULL")
+			if end == flow.VerdictApply {
+				if err := decide(t, l.r, l.p, "click", flow.VerdictApply, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
 			l.p.Settle(time.Hour)
 			l.mod("ref-1", "failed")
-			l.refused("refund while it is not decided who bears it", problem.ExceedsRemaining)(l.p.Refund("ref-2", pay, 0))
+			l.refused("refund of what the bank took", problem.ExceedsRemaining)(l.p.Refund("ref-2", pay, 0))
+			l.count("conflicts", 0, "SELECT count(*) FROM payment WHERE conflict")
+			l.sound()
 			if end == "won" {
 				if _, err := l.r.Acquirer.WinChargeback(t.Context(), dispute.ID); err != nil {
 					t.Fatal(err)
 				}
 				status(t, "check", 200)(l.p.Check(pay))
 				status(t, "refund", 201)(l.p.Refund("ref-3", pay, 0))
-				l.money(0, "payment.paid", "payment.conflict", "dispute.opened", "refund.failed", "dispute.won", "payment.conflict_resolved", "refund.succeeded")
+				l.money(0, "payment.paid", "payment.conflict", "dispute.opened", "refund.failed", "payment.conflict_resolved", "dispute.won", "refund.succeeded")
 				return
 			}
-			if err := decide(t, l.r, l.p, "click", flow.VerdictApply, ""); err != nil {
-				t.Fatal(err)
-			}
-			l.refused("refund of what the bank took", problem.ExceedsRemaining)(l.p.Refund("ref-3", pay, 0))
-			l.money(0, "payment.paid", "payment.conflict", "dispute.opened", "refund.failed", "payment.conflict_resolved")
+			l.money(0, "payment.paid", "payment.conflict", "dispute.opened", "payment.conflict_resolved", "refund.failed")
 			if _, err := l.r.Acquirer.WinChargeback(t.Context(), dispute.ID); err != nil { // after all
 				t.Fatal(err)
 			}
 			status(t, "check", 200)(l.p.Check(pay))
 			status(t, "refund", 201)(l.p.Refund("ref-4", pay, 0))
-			l.money(0, "payment.paid", "payment.conflict", "dispute.opened", "refund.failed", "payment.conflict_resolved", "dispute.won", "refund.succeeded")
+			l.money(0, "payment.paid", "payment.conflict", "dispute.opened", "payment.conflict_resolved", "refund.failed", "dispute.won", "refund.succeeded")
 		})
 	}
 }
@@ -304,6 +307,16 @@ func TestRefundOfAnotherAmount(t *testing.T) {
 	l.refused("refund of more than is left", problem.ExceedsRemaining)(l.p.Refund("ref-2", pay, 400))
 	l.count("unapplied money in the books", 0, "SELECT COALESCE(sum(amount), 0) FROM ledger_entry WHERE account = 'unapplied'")
 	l.money(399, "payment.paid", "payment.conflict", "payment.conflict_resolved", "refund.succeeded")
+	gone := l.r.Text("SELECT reference FROM movement WHERE kind = 'refund'")
+	if _, err := l.r.Acquirer.FailRefund(t.Context(), gone, "account_closed"); err != nil { // after a person decided that the merchant bears it
+		t.Fatal(err)
+	}
+	status(t, "check", 200)(l.p.Check(pay))
+	l.mod("ref-1", "failed")
+	l.money(1000, "payment.paid", "payment.conflict", "payment.conflict_resolved", "refund.succeeded", "refund.failed")
+	l.faults()
+	status(t, "refund of all", 201)(l.p.Refund("ref-3", pay, 0))
+	l.sound()
 }
 
 // Case 50: a part of an amount with three decimals goes back to the last digit.

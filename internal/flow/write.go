@@ -107,6 +107,7 @@ func (w *writes) review(one *subject, d payment.Decision, o *evidence.Observatio
 
 // collect turns what was decided about a subject into rows.
 func (w *writes) collect(one *subject, s *loaded) {
+	w.fit(one, s)
 	w.resolve(one, s)
 	one.stamp(w.g.Now)
 	for n, d := range one.decisions {
@@ -135,6 +136,18 @@ func (w *writes) collect(one *subject, s *loaded) {
 		} else if m != was {
 			w.mods = append(w.mods, ModificationChange{ExpectedStatus: was.Status, ExpectedVersion: was.Version, New: m})
 		}
+	}
+}
+
+// fit counts what had gone back beyond what was left, where this transaction has made room for it (PROTOCOL E1).
+func (w *writes) fit(one *subject, s *loaded) {
+	for {
+		d, more := payment.Fit(one.situation(s, evidence.Observation{}, nil, w.g.Now))
+		if !more {
+			return
+		}
+		one.take(w, s, &d)
+		one.decisions = append(one.decisions, decided{d, nil})
 	}
 }
 

@@ -7,6 +7,55 @@ import (
 	"github.com/hapaxpay/hapax/internal/payment"
 )
 
+// livesOfDisputes are the histories in which a payer's bank takes money back.
+func livesOfDisputes() []life {
+	return []life{
+		{name: "a dispute is opened", happen: func(b *bank) { b.do(b.charge("succeeded"), chargeback, "", 400) }},
+		{name: "everything goes back twice: a dispute beside a refund by hand", happen: func(b *bank) {
+			c := b.charge("succeeded")
+			b.do(c, refund, "", 700)
+			b.do(c, chargeback, "", whole)
+		}, contradicts: true},
+		{name: "a dispute beside a refund of ours that fails later", happen: func(b *bank) {
+			c := b.charge("succeeded")
+			b.claims(payment.Refund, "kr", 700)
+			a := b.do(c, refund, "kr", 700)
+			b.do(c, chargeback, "", 300)
+			b.becomes(a, "failed")
+		}},
+		{name: "a dispute is won", happen: func(b *bank) { b.becomes(b.do(b.charge("succeeded"), chargeback, "", 400), "won") }},
+		{name: "a dispute is lost", happen: func(b *bank) { b.becomes(b.do(b.charge("succeeded"), chargeback, "", 400), "lost") }},
+		{name: "a dispute beside a refund", happen: func(b *bank) {
+			c := b.charge("succeeded")
+			b.claims(payment.Refund, "kr", 300)
+			b.do(c, refund, "kr", 300)
+			b.becomes(b.do(c, chargeback, "", 700), "won")
+		}},
+		{name: "two disputes, one won and one lost", happen: func(b *bank) {
+			c := b.charge("succeeded")
+			x, y := b.do(c, chargeback, "", 400), b.do(c, chargeback, "", 300)
+			b.becomes(x, "lost")
+			b.becomes(y, "won")
+		}},
+		{name: "a dispute is lost, and won after that", contradicts: true, happen: func(b *bank) {
+			x := b.do(b.charge("succeeded"), chargeback, "", 400)
+			b.becomes(x, "lost")
+			b.becomes(x, "won")
+		}},
+		{name: "two disputes", happen: func(b *bank) {
+			c := b.charge("succeeded")
+			b.becomes(b.do(c, chargeback, "", 400), "won")
+			b.do(c, chargeback, "", 400)
+		}},
+		{name: "a dispute takes the room of a refund that failed at the bank", happen: func(b *bank) {
+			c := b.charge("succeeded")
+			b.claims(payment.Refund, "kr", 700)
+			b.becomes(b.do(c, refund, "kr", 700), "failed")
+			b.do(c, chargeback, "", whole)
+		}},
+	}
+}
+
 // disputed brings a sale of 1000, and then the news of two disputes in the order that is given.
 func disputed(news ...func(*bank) piece) *story {
 	b := newBank()

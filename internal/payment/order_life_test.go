@@ -166,6 +166,17 @@ func livesOfBack() []life {
 			b.claims(payment.Refund, "kr2", whole)
 			b.do(c, refund, "kr2", whole)
 		}},
+		{name: "a refund by hand takes the room of a refund of ours, which is refused", happen: func(b *bank) {
+			c := b.charge("succeeded")
+			b.claims(payment.Refund, "kr", 700)
+			b.do(c, refund, "", 800)
+			b.refuses(refund, "kr", "exceeds_remaining")
+		}},
+		{name: "two refunds by hand, of which the first fails at the bank", happen: func(b *bank) {
+			c := b.charge("succeeded")
+			b.becomes(b.do(c, refund, "", 700), "failed")
+			b.do(c, refund, "", 800)
+		}},
 		{name: "a sale is refunded by hand", happen: func(b *bank) { b.do(b.charge("succeeded"), refund, "", whole) }},
 		{name: "a refund by hand fails at the bank", happen: func(b *bank) { b.becomes(b.do(b.charge("succeeded"), refund, "", 300), "failed") }},
 		{name: "a sale is reversed by hand", happen: func(b *bank) { b.do(b.charge("succeeded"), reverse, "", whole) }},
@@ -194,7 +205,6 @@ func livesOfBack() []life {
 			b.do(c, refund, "", 300)
 			b.do(c, capture, "", 600, true)
 		}},
-		{name: "a dispute is opened", happen: func(b *bank) { b.do(b.charge("succeeded"), chargeback, "", 400) }},
 		// The table tells a refused step that was seen (failed) from one that was not (declined): no contradiction, but two states.
 		{name: "a payer's step is refused", contradicts: true, happen: func(b *bank) {
 			b.step3()
@@ -213,42 +223,6 @@ func livesOfBack() []life {
 			b.claims(payment.Refund, "kr", whole)
 			b.do(c, reverse, "", whole)
 			b.refuses(refund, "kr", "not_refundable")
-		}},
-		{name: "everything goes back twice: a dispute beside a refund by hand", happen: func(b *bank) {
-			c := b.charge("succeeded")
-			b.do(c, refund, "", 700)
-			b.do(c, chargeback, "", whole)
-		}, contradicts: true},
-		{name: "a dispute beside a refund of ours that fails later", happen: func(b *bank) {
-			c := b.charge("succeeded")
-			b.claims(payment.Refund, "kr", 700)
-			a := b.do(c, refund, "kr", 700)
-			b.do(c, chargeback, "", 300)
-			b.becomes(a, "failed")
-		}},
-		{name: "a dispute is won", happen: func(b *bank) { b.becomes(b.do(b.charge("succeeded"), chargeback, "", 400), "won") }},
-		{name: "a dispute is lost", happen: func(b *bank) { b.becomes(b.do(b.charge("succeeded"), chargeback, "", 400), "lost") }},
-		{name: "a dispute beside a refund", happen: func(b *bank) {
-			c := b.charge("succeeded")
-			b.claims(payment.Refund, "kr", 300)
-			b.do(c, refund, "kr", 300)
-			b.becomes(b.do(c, chargeback, "", 700), "won")
-		}},
-		{name: "two disputes, one won and one lost", happen: func(b *bank) {
-			c := b.charge("succeeded")
-			x, y := b.do(c, chargeback, "", 400), b.do(c, chargeback, "", 300)
-			b.becomes(x, "lost")
-			b.becomes(y, "won")
-		}},
-		{name: "a dispute is lost, and won after that", contradicts: true, happen: func(b *bank) {
-			x := b.do(b.charge("succeeded"), chargeback, "", 400)
-			b.becomes(x, "lost")
-			b.becomes(x, "won")
-		}},
-		{name: "two disputes", happen: func(b *bank) {
-			c := b.charge("succeeded")
-			b.becomes(b.do(c, chargeback, "", 400), "won")
-			b.do(c, chargeback, "", 400)
 		}},
 	}
 }
@@ -428,7 +402,7 @@ func choose(r *rand.Rand, pool []piece) []piece {
 // All orders of {reply, check, webhook, capture, cancel, refund} for one payment end in one state and one set of books
 // (PROTOCOL E1). Generated: every permutation of many choices of the news of every life.
 func TestEveryOrderOfALifeEndsTheSame(t *testing.T) {
-	for _, l := range slices.Concat(lives(), livesOfBack(), livesOfTwo()) {
+	for _, l := range slices.Concat(lives(), livesOfBack(), livesOfDisputes(), livesOfTwo()) {
 		for _, remembers := range []bool{true, false} {
 			t.Run(fmt.Sprint(l.name, ", refusals remembered ", remembers), func(t *testing.T) { everyOrder(t, l, remembers) })
 		}

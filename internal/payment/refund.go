@@ -142,6 +142,7 @@ func (s Situation) excess(d *Decision, mv Movement) {
 // a stray charge never touches the good one (PROTOCOL E2).
 func (s Situation) byHand(d *Decision, mv Movement) {
 	strays, mine := s.ofCharge(mv.Charge())
+	same := mv.Amount.Currency() == s.Payment.Amount.Currency()
 	switch {
 	case len(strays) > 0 && mv.AcquirerKey == "" && slices.ContainsFunc(strays, s.compensating):
 		s.early(d, "it is being given back by us, and this may be it")
@@ -154,9 +155,11 @@ func (s Situation) byHand(d *Decision, mv Movement) {
 		s.early(d, "a refund of the same amount is under way, and this may be it")
 	case s.Payment.Status == Canceling:
 		s.early(d, "the reversal has no result yet, and may have given it back too")
-	case s.Payment.Remaining() >= mv.Amount.Minor() && mv.Amount.Currency() == s.Payment.Amount.Currency():
+	case s.Payment.Remaining() >= mv.Amount.Minor() && same:
 		s.refunded(d, mv)
 		d.Created = s.external(mv)
+	case s.Payment.Remaining()+s.Payment.Refunding >= mv.Amount.Minor() && same:
+		s.early(d, "it took the room of a refund that is under way: the acquirer refuses one of the two")
 	default:
 		s.excess(d, mv)
 	}
@@ -165,19 +168,28 @@ func (s Situation) byHand(d *Decision, mv Movement) {
 // failedByHand keeps a refund that somebody else made and that failed: what is told of it later is older, or newer, news of it.
 func (s Situation) failedByHand(d *Decision, o evidence.Observation) {
 	mv := s.movement(o, acquirer.MovementRefund)
-	_, known := s.known(mv)
+	known, ok := s.known(mv)
 	switch _, mine := s.ofCharge(mv.Charge()); {
-	case known: // it gave back what was kept aside
+	case ok && known.Cause == string(ReviewExcess):
+		if s.cameBack(d, known, o); known.State != Returned {
+			s.failedExternal(d, known, o)
+		}
+	case ok: // it gave back what was kept aside
 		s.strayAgain(d, mv)
 	case !mine:
 		s.early(d, "it is not known yet what was taken")
 	case s.maybeOurs(mv):
 		s.early(d, "a refund of the same amount is under way, and this may be it")
 	default:
-		d.Created = s.external(mv)
-		d.Created.Status, d.Created.Failure = ModFailed, failureOf(o.Reply, "failed_at_bank")
+		s.failedExternal(d, mv, o)
 		d.Effect, d.Why = evidence.Booked, "a refund that was made at the acquirer, and that failed"
 	}
+}
+
+func (s Situation) failedExternal(d *Decision, mv Movement, o evidence.Observation) {
+	d.Created = s.external(mv)
+	d.Created.Status, d.Created.Failure = ModFailed, failureOf(o.Reply, "failed_at_bank")
+	d.tell(EventRefundFailed)
 }
 
 // external is a refund that was made by hand at the acquirer, or by ourselves before a failover lost its row.
@@ -283,37 +295,68 @@ func (s Situation) early(d *Decision, why string) {
 	d.Effect, d.Why, d.Payment.Early = evidence.Early, why, true
 }
 
-// backFromBank books, once, that a refund came back from the payer's bank: a movement of its own, which undoes it (PROTOCOL X3).
+// backFromBank judges that a refund or compensation which had gone out came back from the payer's bank (PROTOCOL X3).
 func (s Situation) backFromBank(d *Decision, o evidence.Observation) {
 	m := s.Modification
 	if m == nil || o.Reference == "" || o.Reference != m.AcquirerReference {
 		d.Effect, d.Why = evidence.Behind, "not above the present state"
 		return
 	}
+	gone := s.movement(o, acquirer.MovementRefund)
+	gone.Amount = m.Amount
+	if known, ok := s.known(gone); ok {
+		gone = known
+	}
+	failed := EventRefundFailed
+	if m.Type == Compensation {
+		failed = EventCompensationFails
+		s.strayAgain(d, gone)
+	} else {
+		s.cameBack(d, gone, o)
+	}
+	if len(d.Book) > 0 {
+		c := s.change(d)
+		c.Status, c.Failure = ModFailed, failureOf(o.Reply, "failed_at_bank")
+		d.tell(failed)
+	}
+}
+
+// cameBack books, once, that what had gone back to the payer came back: a movement of its own, which undoes it where it was booked.
+// What had been too much is so no longer.
+func (s Situation) cameBack(d *Decision, gone Movement, o evidence.Observation) {
 	back := s.movement(o, acquirer.MovementReverse)
-	back.Object, back.Amount = o.Reference, m.Amount
+	back.Object, back.Amount = gone.Reference, gone.Amount
 	if _, ok := s.known(back); ok {
 		d.Effect, d.Why = evidence.Repeat, "this is booked already"
 		return
 	}
-	c := s.change(d)
-	c.Status, c.Failure = ModFailed, failureOf(o.Reply, "failed_at_bank")
-	d.Why = "the payer's bank did not take the refund: the money came back"
-	if m.Type == Compensation {
-		back.State, back.Cause = Unapplied, string(ReviewCompensation)
-		d.Book = append(d.Book, back)
-		d.post(ledger.CompensationFailed, back.Reference, back)
-		why := d.Why
-		s.conflict(d, ReviewCompensation)
-		d.Why = why
-		d.tell(EventCompensationFails)
-		return
-	}
 	d.Book = append(d.Book, back)
-	d.post(ledger.RefundFailed, back.Reference, back)
-	d.Payment.Refunded -= m.Amount.Minor()
-	d.Effect = evidence.Booked
-	d.tell(EventRefundFailed)
+	d.Effect, d.Why = evidence.Booked, "the payer's bank did not take the refund: the money came back"
+	if s.undo(d, gone, back, ledger.RefundFailed) {
+		d.Payment.Refunded -= gone.Amount.Minor()
+	}
+}
+
+// undo posts that money which had gone back came back, out of where it stands. It says whether it was counted on the payment; the rule
+// is of what was counted, or is borne by the merchant.
+func (s Situation) undo(d *Decision, gone, back Movement, rule ledger.Rule) bool {
+	if gone.Cause != string(ReviewExcess) {
+		d.post(rule, back.Reference, back)
+		return true
+	}
+	switch gone.State {
+	case Unapplied: // it is too much no longer, and stands as if there had been room
+		d.post(ledger.ExcessBack, back.Reference, back)
+		gone.State = Applied
+	case Applied: // a person had decided that the merchant bears it
+		d.post(rule, back.Reference, back)
+		gone.State = Returned
+	default: // a person has said so before
+		return false
+	}
+	gone.Cause = ""
+	d.Change = append(d.Change, gone)
+	return false
 }
 
 // chargeback judges what is said of a dispute: its code is opened, won or lost (PROTOCOL X5).
@@ -419,21 +462,12 @@ func (s Situation) decideDispute(d *Decision, x Dispute, status DisputeStatus, m
 	back := mv
 	back.Kind, back.Object, back.Amount, back.State, back.Cause = acquirer.MovementReverse, mv.Reference, x.Amount, Applied, ""
 	d.Book = append(d.Book, back)
-	if x.Aside {
-		rule := ledger.ExcessBack
-		for _, m := range s.Movements {
-			if m.Kind != acquirer.MovementChargeback || m.Reference != x.Reference || m.State == Returned {
-				continue
-			}
-			if m.State == Applied { // the merchant bore it, by a decision
-				rule = ledger.ChargebackWon
-			}
-			m.State, m.Cause = Returned, ""
-			d.Change = append(d.Change, m)
-		}
-		d.post(rule, back.Reference, back)
-	} else {
-		d.post(ledger.ChargebackWon, back.Reference, back)
+	gone, known := s.known(mv)
+	if !known { // told with its decision
+		gone = mv
+	}
+	d.Dispute.Aside = x.Aside && gone.State != Unapplied
+	if s.undo(d, gone, back, ledger.ChargebackWon) {
 		d.Payment.Disputed -= x.Amount.Minor()
 	}
 	d.tell(EventDisputeWon)

@@ -156,6 +156,7 @@ func (w *story) bring(p piece) {
 		}
 	}
 	turn.again()
+	turn.fit()
 	turn.resolve()
 	w.done = w.done || w.p.Status.Final() || w.p.Status == payment.Authorized
 }

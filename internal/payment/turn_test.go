@@ -167,6 +167,17 @@ func (t *turn) again() {
 	t.p.Early = len(t.early) > 0
 }
 
+// fit counts what had gone back beyond what was left, where it fits now.
+func (t *turn) fit() {
+	for {
+		d, more := payment.Fit(t.situation(evidence.Observation{}))
+		if !more {
+			return
+		}
+		t.take(d, nil)
+	}
+}
+
 // resolve closes the reviews of money that found its place, and with the last of them the conflict, as flow does.
 func (t *turn) resolve() {
 	left := t.reviews[:0:0]
