@@ -11,7 +11,7 @@ import (
 type Notifier interface {
 	// Verify judges a message at the door, on the raw bytes, before anything is parsed (PROTOCOL V3). now is the time of
 	// receipt. ErrNotGenuine refuses it; nothing of it is stored. A message that the acquirer does not sign, or signs weakly,
-	// is a hint.
+	// is a hint. Any other error is a fault of ours, such as secrets that cannot be used: the acquirer is to send it again.
 	Verify(header http.Header, body []byte, now time.Time) (Notice, error)
 	// Read says what a stored message tells. It is not asked again whether the message is genuine: the verdict of the door
 	// stands, however late it is read. ErrUnreadable: no message of this acquirer looks like that.
@@ -45,6 +45,9 @@ func (t Trust) String() string {
 type Notice struct {
 	ID    string // the acquirer's id of it, at most MaxNoticeID bytes; empty: none, or one that nothing vouches for
 	Trust Trust
+	// SignedAt is the time under a signature that matches. It is told beside ErrNotGenuine as well, where nothing but the
+	// time is wrong: its distance from now is the skew of the clocks. Zero: no time is signed.
+	SignedAt time.Time
 }
 
 // MaxNoticeID bounds the acquirer's id of a message, in bytes. A longer one is ErrNotGenuine.
@@ -63,4 +66,6 @@ type News struct {
 	OurReference, Charge, Session string
 	// Replies are what it tells, in the words of a lookup, each with About. Empty: nothing that could move a payment.
 	Replies []Reply
+	// Ask says that it tells of a change and too little to be evidence of it: even when it is signed it only makes us ask.
+	Ask bool
 }

@@ -58,9 +58,12 @@ type sessionNews struct {
 }
 
 // chargeNews is a charge without its acts, which have messages of their own.
+// Capture says what they would have told: whether its money was to be taken at
+// once, or funds held first.
 type chargeNews struct {
 	about
 	ChargeCore
+	Capture        bool   `json:"capture"`
 	RedirectURL    string `json:"redirect_url,omitempty"`
 	CapturedAmount int64  `json:"captured_amount"`
 	RefundedAmount int64  `json:"refunded_amount"`
@@ -139,7 +142,7 @@ func (b *book) tellCharge(e entry) (status string, what about, id string, data a
 	}
 	what = about{Object: KindCharge, ChargeReference: line.Reference}
 	c := b.tellLine(line, sums)
-	return line.Status, what, line.ID, chargeNews{what, c.ChargeCore, c.RedirectURL, c.CapturedAmount, c.RefundedAmount}, line.News
+	return line.Status, what, line.ID, chargeNews{what, c.ChargeCore, !line.Hold, c.RedirectURL, c.CapturedAmount, c.RefundedAmount}, line.News
 }
 
 // tellSession tells that a page ended without money. That it was opened the

@@ -43,6 +43,10 @@ func (h *hooked) isToldNow(m Message, reference string) {
 	delete(now, "acts")
 	delete(data, "object")
 	delete(data, "charge_reference")
+	if _, told := data["capture"].(bool); told != (m.Object == KindCharge) {
+		h.t.Errorf("%s tells capture: %v", m.Type, data["capture"])
+	}
+	delete(data, "capture")
 	if diff := cmp.Diff(now, data); diff != "" {
 		h.t.Errorf("%s: %s", m.Type, diff)
 	}

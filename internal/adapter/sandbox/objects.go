@@ -23,6 +23,8 @@ type charge struct {
 	toldCaptured          bool
 	expires               time.Time
 	acts                  []act
+	// alone says that it is told without its acts; held first: that funds were held before they were taken.
+	alone, heldFirst bool
 }
 
 // act is a capture, reverse, refund or chargeback upon a charge.
@@ -71,7 +73,12 @@ func optional[T any](raw json.RawMessage, read func(json.RawMessage) (T, bool)) 
 	return read(raw)
 }
 
-func parseCharge(members map[string]json.RawMessage) (c charge, ok bool) {
+func parseCharge(members map[string]json.RawMessage) (charge, bool) {
+	c, ok := chargeMembers(members)
+	return c, ok && c.consistent()
+}
+
+func chargeMembers(members map[string]json.RawMessage) (c charge, ok bool) {
 	if isOther(members, "kind", "charge", "data") {
 		return charge{}, false
 	}
@@ -88,7 +95,7 @@ func parseCharge(members map[string]json.RawMessage) (c charge, ok bool) {
 		c.captured, c.toldCaptured = n, true
 		oks = append(oks, err == nil && n >= 0)
 	}
-	if !all(oks...) || !c.consistent() {
+	if !all(oks...) {
 		return charge{}, false
 	}
 	if reason, fits := name(members["reason"]); fits {

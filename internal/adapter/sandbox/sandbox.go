@@ -1,4 +1,4 @@
-// Package sandbox is the adapter of the sandbox acquirer: every call of the port, lookups and the list of movements.
+// Package sandbox is the adapter of the sandbox acquirer: every call of the port, lookups, the list of movements, webhooks.
 //
 // Owns the bytes of each call, the tables that map answers, and the contract that the sandbox is declared to keep.
 // Never repeats a call, keeps a state of a payment, or reads a server's text as more than the tables list.
@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/acquirer/signature"
 	"github.com/hapaxpay/hapax/acquirer/wire"
 )
 
@@ -29,19 +30,24 @@ const (
 type Adapter struct {
 	contract acquirer.Contract
 	bearer   string
+	hints    bool
+	hooks    []signature.Secret
 	doer     wire.Doer
 }
 
-var _ acquirer.Adapter = (*Adapter)(nil)
+var (
+	_ acquirer.Adapter  = (*Adapter)(nil)
+	_ acquirer.Notifier = (*Adapter)(nil)
+)
 
-// New makes an adapter from checked settings and the decrypted secrets, {"secret": "…"}. Its calls go through doer.
-// It fails when the secrets cannot be read; the error does not hold them.
+// New makes an adapter from checked settings and the decrypted secrets, {"secret": "…", "webhook_secrets": ["whsec_…"]}.
+// Its calls go through doer. It fails when the secrets cannot be read; the error does not hold them.
 func New(s Settings, secrets []byte, doer wire.Doer) (*Adapter, error) {
-	secret, err := readSecret(secrets)
+	secret, hooks, err := readSecrets(secrets)
 	if err != nil {
 		return nil, err
 	}
-	return &Adapter{contract: s.Contract, bearer: "Bearer " + secret, doer: doer}, nil
+	return &Adapter{contract: s.Contract, bearer: "Bearer " + secret, hints: s.Hints, hooks: hooks, doer: doer}, nil
 }
 
 // Contract gives the declared contract, with what the settings changed.

@@ -1,16 +1,20 @@
 package sandbox
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/hapaxpay/hapax/acquirer"
+	"github.com/hapaxpay/hapax/acquirer/signature"
 )
 
 // Settings are what an account of the sandbox says about itself, checked.
 type Settings struct {
 	URL      string // where the sandbox listens; checked further by the transport
 	Contract acquirer.Contract
+	// Hints says that webhooks are believed in nothing, signed or not: they only make us ask.
+	Hints bool
 }
 
 const (
@@ -18,10 +22,12 @@ const (
 	maxURL = 2048
 	// maxSecret bounds the secret, in bytes.
 	maxSecret = 1024
+	// What "webhooks" can say.
+	webhooksSigned, webhooksHint = "signed", "hint"
 )
 
-// ParseSettings reads {"url": "http://…", "contract": {…}} strictly: unknown and repeated members fail. "contract" may
-// be left out, and so may each of its members:
+// ParseSettings reads {"url": "http://…", "webhooks": "signed", "contract": {…}} strictly: unknown and repeated members
+// fail. "webhooks" may be left out, or be "hint". "contract" may be left out, and so may each of its members:
 //
 //   - for every call: identity (key, reference, none), key_window, remembers_refusals, before_execution, max_processing,
 //     lookup_by_key, lookup_by_reference, lookup_lag, lookup_kept, not_found_final;
@@ -46,6 +52,8 @@ func ParseSettings(raw []byte) (Settings, error) {
 		switch name {
 		case "url":
 			s.URL, _ = text(value)
+		case "webhooks":
+			s.Hints, err = readTrust(value)
 		case "contract":
 			s.Contract, err = change(value)
 		default:
@@ -61,15 +69,53 @@ func ParseSettings(raw []byte) (Settings, error) {
 	return s, nil
 }
 
-// readSecret reads {"secret": "…"}. No error holds what was read.
-func readSecret(raw []byte) (string, error) {
+func readTrust(value json.RawMessage) (hints bool, err error) {
+	switch said, _ := text(value); said {
+	case webhooksSigned:
+		return false, nil
+	case webhooksHint:
+		return true, nil
+	}
+	return false, errors.New("webhooks is neither " + webhooksSigned + " nor " + webhooksHint)
+}
+
+// readSecrets reads {"secret": "…", "webhook_secrets": ["whsec_…"]}, the second of which may be left out. No error holds
+// what was read.
+func readSecrets(raw []byte) (secret string, hooks []signature.Secret, err error) {
 	given, err := object(raw)
 	if err != nil {
-		return "", fmt.Errorf("sandbox: secrets: %w", err)
+		return "", nil, fmt.Errorf("sandbox: secrets: %w", err)
+	}
+	for name := range given {
+		if name != "secret" && name != "webhook_secrets" {
+			return "", nil, errors.New("sandbox: secrets: a member that is not known")
+		}
 	}
 	secret, ok := text(given["secret"])
-	if !ok || len(given) != 1 || len(secret) > maxSecret || !visible(secret) {
-		return "", errors.New(`sandbox: secrets: not {"secret": "…"} with visible ASCII`)
+	if !ok || len(secret) > maxSecret || !visible(secret) {
+		return "", nil, errors.New("sandbox: secrets: secret is missing, too long, or not visible ASCII")
 	}
-	return secret, nil
+	if member, told := given["webhook_secrets"]; told {
+		hooks, err = readHooks(member)
+	}
+	return secret, hooks, err
+}
+
+// readHooks reads the secrets that webhooks are signed with: several, while one takes the place of another.
+func readHooks(value json.RawMessage) ([]signature.Secret, error) {
+	raws, err := list(value)
+	if err != nil || len(raws) == 0 || len(raws) > signature.MaxSecrets {
+		return nil, fmt.Errorf("sandbox: webhook_secrets: not a list of 1 to %d texts", signature.MaxSecrets)
+	}
+	hooks := make([]signature.Secret, len(raws))
+	for n, raw := range raws {
+		words, ok := text(raw)
+		if !ok {
+			return nil, errors.New("sandbox: webhook_secrets: not a list of texts")
+		}
+		if hooks[n], err = signature.ParseSecret(words); err != nil {
+			return nil, fmt.Errorf("sandbox: webhook_secrets: the one at place %d: %w", n+1, err)
+		}
+	}
+	return hooks, nil
 }

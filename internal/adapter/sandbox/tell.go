@@ -20,6 +20,9 @@ func (c charge) tookMoney() bool { return c.captured > 0 || c.status == "succeed
 
 // wasCaptured says whether held funds were taken.
 func (c charge) wasCaptured() bool {
+	if c.alone {
+		return c.heldFirst && c.captured > 0
+	}
 	for _, a := range c.acts {
 		if a.kind == "capture" && a.status == "succeeded" {
 			return true
