@@ -124,6 +124,12 @@ func (p *Proxy) accept() {
 	}
 }
 
+// A COMMIT as the store sends it, and as pgx and database/sql over pgx do: a message of its own.
+var (
+	storeCommit = []byte("; commit")
+	pgxCommit   = []byte("Q\x00\x00\x00\x0bcommit\x00")
+)
+
 func (p *Proxy) toServer(client, server net.Conn, deaf *atomic.Bool) {
 	defer func() { closed(server.Close()) }()
 	buf := make([]byte, 64<<10)
@@ -132,7 +138,7 @@ func (p *Proxy) toServer(client, server net.Conn, deaf *atomic.Bool) {
 		if err != nil {
 			return
 		}
-		if bytes.Contains(buf[:n], []byte("; commit")) {
+		if bytes.Contains(buf[:n], storeCommit) || bytes.Contains(buf[:n], pgxCommit) {
 			switch p.commit() {
 			case SwallowCommit:
 				closed(client.Close())
