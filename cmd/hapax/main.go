@@ -48,6 +48,7 @@ type cli struct {
 	Apikey          apikeyCmd          `cmd:"" help:"API keys: add, list, rotate with overlap, revoke."`
 	AcquirerAccount acquirerAccountCmd `cmd:"" help:"Acquirer accounts: add, list, rotate secrets, pause, resume."`
 	Routing         routingCmd         `cmd:"" help:"Which account takes which payment: add, list, remove rules."`
+	Mail            mailCmd            `cmd:"" help:"Mails to people: templates, what was sent, what is unknown."`
 	Acquirers       acquirersCmd       `cmd:"" help:"The contracts that adapters declare."`
 	Timeline        timelineCmd        `cmd:"" help:"The whole story of an intent, from any id that you have."`
 	Review          reviewCmd          `cmd:"" help:"What only a person may decide: list, show, decide."`

@@ -176,12 +176,17 @@ func (c CancelCode) Check(found bool, code string, secret []byte, amount int64, 
 	switch {
 	case !found:
 		return CodeNone
-	case !c.ConsumedAt.IsZero(), !now.Before(c.ExpiresAt), c.Tries >= CodeTries, c.Amount != amount:
+	case c.Over(now), c.Amount != amount:
 		return CodeOver
 	case !c.Matches(code, secret):
 		return CodeWrong
 	}
 	return CodeRight
+}
+
+// Over says whether the code opens nothing any more: it was used, has expired, or was tried too often. now is database time.
+func (c CancelCode) Over(now time.Time) bool {
+	return !c.ConsumedAt.IsZero() || !now.Before(c.ExpiresAt) || c.Tries >= CodeTries
 }
 
 // Matches compares a code in constant time, whether or not it may still be used.

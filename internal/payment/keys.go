@@ -95,6 +95,14 @@ func ExternalKey(seed, reference string) string {
 // EventKey is the derived key of an event.
 func EventKey(seed string, version int64) string { return fmt.Sprintf("%s:event:%d", seed, version) }
 
+// ReceiptKey is the derived key of the receipt for the n-th payment.
+func ReceiptKey(seed string, n int) string { return fmt.Sprintf("%s:receipt:%d", seed, n) }
+
+// CodeMailKey is the derived key of the mail that brings a one-time code of the n-th payment, by the code's ordinal.
+func CodeMailKey(seed string, n, ordinal int) string {
+	return fmt.Sprintf("%s:cancel_code:%d:%d", seed, n, ordinal)
+}
+
 // Wire encodes a derived key for an acquirer: opaque, deterministic, scoped by environment and merchant, and within
 // the acquirer's longest key (PROTOCOL D2). Keys shorter than acquirer.MinKeyLength are refused by Contract.Validate.
 //

@@ -276,6 +276,26 @@ func (t EventType) OfRefund() bool {
 	return false
 }
 
+// Notification is a kind of mail to a person.
+type Notification string
+
+// The notifications, each at most once by its derived key.
+const (
+	Receipt          Notification = "receipt"
+	CancelCodeByMail Notification = "cancel_code"
+)
+
+// Notification says which notification hangs on an event; empty: none.
+func (t EventType) Notification() Notification {
+	switch t {
+	case EventPaid:
+		return Receipt
+	case EventCancelCode:
+		return CancelCodeByMail
+	}
+	return ""
+}
+
 // Event is one row of the outbox: its bytes never change (PROTOCOL V1).
 type Event struct {
 	Merchant, ID    id.ID

@@ -173,7 +173,7 @@ CREATE TABLE mail_template (
   PRIMARY KEY (merchant_id, kind)
 );
 -- One mail by its derived key, however often the event comes. sending is written before any byte leaves; who dies there
--- leaves a mail that is never sent again by itself.
+-- leaves a mail that is never sent again by itself. not_sent is proven, and tried again.
 CREATE TABLE mail (
   merchant_id uuid        NOT NULL REFERENCES merchant,
   mail_key    text        NOT NULL, -- <intent>:receipt:<n>, <intent>:cancel_code:<n>:<ordinal>
@@ -181,7 +181,7 @@ CREATE TABLE mail (
   event_id    uuid        NOT NULL,
   payment_id  uuid        NOT NULL,
   message_id  text        NOT NULL, -- of the mail, derived from the key
-  state       text        NOT NULL CHECK (state IN ('sending', 'sent', 'unknown', 'refused')),
+  state       text        NOT NULL CHECK (state IN ('sending', 'not_sent', 'sent', 'unknown', 'refused')),
   why         text        NOT NULL DEFAULT '',
   claim_id    uuid        NOT NULL,
   created_at  timestamptz NOT NULL DEFAULT now(),
@@ -190,6 +190,8 @@ CREATE TABLE mail (
   FOREIGN KEY (merchant_id, event_id) REFERENCES event,
   FOREIGN KEY (merchant_id, payment_id) REFERENCES payment
 );
+CREATE INDEX mail_unsettled ON mail (merchant_id, state, created_at) WHERE state <> 'sent';
+CREATE INDEX mail_payment ON mail (merchant_id, payment_id); -- the story of a payment
 
 GRANT SELECT, INSERT ON outbox, feed_head, feed, delivery, delivery_attempt, webhook_endpoint, webhook_secret, endpoint_command,
   inbox_message, mail_template, mail TO hapax_service;
