@@ -36,6 +36,17 @@ type Config struct {
 	KeyRetention time.Duration `env:"HAPAX_KEY_RETENTION" default:"720h" help:"How long the stored answer of a key is kept after completion."`
 	SweepEvery   time.Duration `env:"HAPAX_SWEEP_EVERY" default:"1s" help:"Pause between two passes of the sweep."`
 
+	KafkaBrokers     string `env:"HAPAX_KAFKA_BROKERS" help:"Brokers of Kafka, host:port, parted by commas. Empty: no events go to Kafka."`
+	KafkaTopic       string `env:"HAPAX_KAFKA_TOPIC" default:"hapax.events" help:"Topic of the events."`
+	KafkaCreateTopic bool   `env:"HAPAX_KAFKA_CREATE_TOPIC" help:"A missing topic is made by the cluster, as its own defaults say. Off: it is a failure that is told."`
+	KafkaTLS         bool   `env:"HAPAX_KAFKA_TLS" help:"Speak TLS with the brokers. Authorities are the system's, or those of SSL_CERT_FILE."`
+	KafkaSASL        string `env:"HAPAX_KAFKA_SASL" default:"none" enum:"none,plain,scram-sha-256,scram-sha-512" help:"How to log in to the brokers."`
+	KafkaUser        string `env:"HAPAX_KAFKA_USER" help:"Who logs in to the brokers."`
+	KafkaPassword    string `env:"HAPAX_KAFKA_PASSWORD" help:"The password of HAPAX_KAFKA_USER." secret:"all"`
+	NATSURL          string `name:"nats-url" env:"HAPAX_NATS_URL" help:"Servers of NATS, parted by commas, with user and password or a token: nats://user:password@host:4222; tls:// asks for TLS. Empty: no events go to NATS." secret:"urls"`
+	NATSSubject      string `name:"nats-subject" env:"HAPAX_NATS_SUBJECT" default:"hapax" help:"Begins the subject of every event: <this>.<merchant>.<type>."`
+	NATSCredentials  string `name:"nats-credentials" env:"HAPAX_NATS_CREDENTIALS" help:"File with the JWT and seed of a NATS user." type:"path"`
+
 	MaxAmount      int64  `env:"HAPAX_MAX_AMOUNT" default:"999999999999" help:"Largest amount, in minor units."`
 	RateLimit      int    `env:"HAPAX_RATE_LIMIT" default:"200" help:"Requests per second and merchant; bursts of twice that."`
 	SecondPerson   bool   `env:"HAPAX_SECOND_PERSON" help:"Decisions of a review that change what is held to be true need a second person."`
@@ -127,7 +138,7 @@ func (c Config) parts() error {
 	if c.SecretKey != "" {
 		_, key = auth.ParseKeyring(c.SecretKey)
 	}
-	return errors.Join(faults, key)
+	return errors.Join(faults, key, c.brokers())
 }
 
 // Engine gives the engine's limits.
@@ -136,17 +147,33 @@ func (c Config) Engine() operation.Config {
 		ClaimWithin: claimWithin, RecordWithin: recordWithin, Retention: c.KeyRetention}
 }
 
-// Masked hides what is secret of a value: everything, or the password of a URL.
+// Masked hides what is secret of a value: everything ("all"), the password of a URL ("url"), or of each server in a list
+// ("urls"), where a user without a password is a token.
 func Masked(kind, value string) string {
-	if value == "" {
+	switch {
+	case value == "":
 		return ""
+	case kind == "url":
+		return maskedURL(value, false)
+	case kind == "urls":
+		all := strings.Split(value, ",")
+		for n, one := range all {
+			all[n] = maskedURL(one, true)
+		}
+		return strings.Join(all, ",")
 	}
-	if kind != "url" {
-		return "********"
-	}
+	return mask
+}
+
+const mask = "********"
+
+func maskedURL(value string, tokens bool) string {
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" { // "host=… password=…" parses as a path
-		return "********"
+		return mask
+	}
+	if _, has := u.User.Password(); !has && u.User != nil && tokens {
+		u.User = url.User("xxxxx")
 	}
 	q := u.Query()
 	for name := range q {

@@ -96,6 +96,9 @@ func TestMasked(t *testing.T) {
 		{"url", "host=h user=u password=secret", "********"},
 		{"url", "postgres:///d?host=/run/x&password=secret", "********"},
 		{"url", "postgres://u:secret@h:port/d", "********"},
+		{"urls", "nats://u:secret@h,tls://u:secret@i:4222", "nats://u:xxxxx@h,tls://u:xxxxx@i:4222"},
+		{"urls", "nats://secret@h", "nats://xxxxx@h"},
+		{"urls", "nats://u:sec,ret@h", "********,********"},
 	} {
 		if got := config.Masked(c.kind, c.value); got != c.want {
 			t.Errorf("%s is shown as %s, want %s", c.value, got, c.want)
