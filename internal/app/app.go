@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +28,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/httpapi"
 	"github.com/hapaxpay/hapax/internal/metrics"
 	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/outbox"
 	"github.com/hapaxpay/hapax/internal/store"
 	"github.com/hapaxpay/hapax/internal/sweep"
 )
@@ -41,6 +44,8 @@ type Options struct {
 	Silent bool
 	// WithoutAPI leaves health and metrics of the HTTP door only, for a process that only works.
 	WithoutAPI bool
+	// Sinks are further ones, for tests.
+	Sinks map[string]outbox.Sink
 	// Dev allows what only a person at this machine needs: payers who are sent back to it by http, and one-time codes that
 	// are shown.
 	Dev bool
@@ -54,6 +59,7 @@ type Replica struct {
 	Store   *store.Store
 	Flow    *flow.Flow
 	Sweep   *sweep.Sweep[flow.Tx]
+	Relay   *outbox.Relay
 	Handler http.Handler
 	server  *http.Server
 }
@@ -74,7 +80,9 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(ctx, StoreConfig(cfg, o.Log))
+	sc := StoreConfig(cfg, o.Log)
+	sc.Told = func() { r.Relay.Wake() } // no event is written before the relay is there
+	st, err := store.Open(ctx, sc)
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +94,8 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 		SecondPerson: cfg.SecondPerson, CodeSecret: codes}, cfg.Engine(), st, adapters, r.rt, o.Faults, watch)
 	r.Sweep = sweep.New(sweep.Config{Lease: cfg.Lease, Every: cfg.SweepEvery}, flow.Store(st), r.rt, r.Flow.Engine(), r.Flow, st,
 		func(where string, err error) { o.Log.Warn("sweep", "where", where, "error", err.Error()) })
+	r.Relay = outbox.New(outbox.Config{Sinks: sinks(o), Every: cfg.RelayEvery, Retention: cfg.KeyRetention,
+		Report: func(where string, err error) { o.Log.Warn("relay", "where", where, "error", err.Error()) }}, st, r.rt, o.Faults, watch)
 	r.Handler = httpapi.New(r.door(o, registry))
 	if o.WithoutAPI {
 		r.Handler = onlyHealth(r.Handler)
@@ -178,8 +188,20 @@ func (r *Replica) Serve(l net.Listener) error {
 	return nil
 }
 
-// Work runs the sweep until ctx is done.
-func (r *Replica) Work(ctx context.Context) { r.Sweep.Run(ctx) }
+// Work runs the sweep and the relay until ctx is done.
+func (r *Replica) Work(ctx context.Context) {
+	var work sync.WaitGroup
+	work.Go(func() { r.Sweep.Run(ctx) })
+	work.Go(func() { r.Relay.Run(ctx) })
+	work.Wait()
+}
+
+// sinks gives those that every event goes to.
+func sinks(o Options) map[string]outbox.Sink {
+	all := map[string]outbox.Sink{}
+	maps.Copy(all, o.Sinks)
+	return all
+}
 
 // Close stops taking requests, waits for what is under way until ctx is done, and lets go of the database. What did not
 // end in time is finished by the sweep of another replica.

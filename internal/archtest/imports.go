@@ -44,7 +44,8 @@ var (
 	pure    = []string{"money", "internal/payment", "internal/ledger", "internal/evidence", "internal/settlement", "internal/id"}
 	engine  = []string{"internal/operation", "internal/flow", "internal/sweep"}
 	public  = []string{"money", "acquirer", "inbox", "client"}
-	edges   = []string{"internal/httpapi", "internal/notify", "internal/console", "internal/outbox", "internal/adapter", "cmd"}
+	sinks   = []string{"internal/outbox/kafka", "internal/outbox/nats", "internal/outbox/webhook", "internal/outbox/mail"}
+	edges   = append([]string{"internal/httpapi", "internal/notify", "internal/console", "internal/adapter", "cmd"}, sinks...)
 	network = []string{"net", "golang.org/x/net"}
 	drivers = []string{"database/sql", "github.com/jackc"}
 )

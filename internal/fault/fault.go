@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/outbox"
 )
 
 // None does nothing at any point.
@@ -92,8 +93,8 @@ func (p *Plan) add(part string) error {
 		r.nth, action = n, action[:at]
 	}
 	r.action, r.argument, _ = strings.Cut(action, ":")
-	if !slices.Contains(operation.Points, point) {
-		return fmt.Errorf("faults: no such point %q; there are %s", point, strings.Join(operation.Points, ", "))
+	if known := slices.Concat(operation.Points, outbox.Points); !slices.Contains(known, point) {
+		return fmt.Errorf("faults: no such point %q; there are %s", point, strings.Join(known, ", "))
 	}
 	if r.action != "kill" && r.action != "stop" && (r.action != "hold" || r.argument == "") {
 		return fmt.Errorf("faults: no such action %q; there are kill, stop, hold:<file>", action)

@@ -8,10 +8,12 @@ package metrics
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/outbox"
 	"github.com/hapaxpay/hapax/internal/store"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -23,6 +25,8 @@ type Watcher struct {
 	alarms    map[string]prometheus.Counter // by reason
 	uncounted prometheus.Counter
 	settled   prometheus.Histogram
+	delivered *prometheus.HistogramVec // by sink
+	failed    *prometheus.CounterVec   // by sink
 }
 
 var _ flow.Watcher = (*Watcher)(nil)
@@ -38,8 +42,13 @@ func New(register prometheus.Registerer, log *slog.Logger) *Watcher {
 	}
 	w := &Watcher{log: log, counts: map[string]prometheus.Counter{}, alarms: map[string]prometheus.Counter{},
 		uncounted: prometheus.NewCounter(prometheus.CounterOpts{Name: uncountedName, Help: meaning(uncountedName)}),
-		settled:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: settledName, Help: meaning(settledName), Buckets: settleBuckets})}
-	register.MustRegister(w.uncounted, w.settled)
+		settled:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: settledName, Help: meaning(settledName), Buckets: settleBuckets}),
+		delivered: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: deliveredName, Help: meaning(deliveredName), Buckets: deliverBuckets}, []string{"sink"}),
+		failed:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: undeliveredName, Help: meaning(undeliveredName)}, []string{"sink"})}
+	register.MustRegister(w.uncounted, w.settled, w.delivered, w.failed)
+	for _, sink := range sinkKinds {
+		w.failed.WithLabelValues(sink)
+	}
 	for what, name := range counted {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: meaning(name)})
 		register.MustRegister(c)
@@ -70,6 +79,20 @@ func (w *Watcher) Fault(where string, err error) {
 // Settled tells the time from the end of the first lease to the final state. What was settled within its lease counts
 // as zero.
 func (w *Watcher) Settled(after time.Duration) { w.settled.Observe(max(after, 0).Seconds()) }
+
+// sinkKinds are the values of the label sink: an endpoint is not named.
+var sinkKinds = []string{outbox.SinkKafka, outbox.SinkNATS, outbox.SinkMail, outbox.KindEndpoint}
+
+// deliverBuckets reach from the same instant to three days of tries, in seconds.
+var deliverBuckets = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600, 6 * 3600, 24 * 3600, 72 * 3600}
+
+// Delivered implements outbox.Watcher.
+func (w *Watcher) Delivered(sink string, after time.Duration) {
+	w.delivered.WithLabelValues(sink).Observe(max(after, 0).Seconds())
+}
+
+// DeliveryFailed implements outbox.Watcher.
+func (w *Watcher) DeliveryFailed(sink string) { w.failed.WithLabelValues(sink).Inc() }
 
 // Alarm counts and logs what must never happen silently. The ids are UUIDs as PostgreSQL prints them; the log names
 // them as the API does, so that support finds them.
@@ -163,12 +186,34 @@ func (b *backlog) Collect(out chan<- prometheus.Metric) {
 	gauge(dueName, float64(w.Due))
 	gauge(dueAgeName, w.OldestDue.Seconds())
 	gauge(inProgressName, float64(w.InProgress))
+	gauge(unnumberedName, float64(w.Unnumbered))
+	gauge(unnumAgeName, w.OldestUnnumbered.Seconds())
+	b.deliveries(out, w.Deliveries)
+}
+
+// deliveries tells what waits at each kind of sink.
+func (b *backlog) deliveries(out chan<- prometheus.Metric, sinks []store.SinkBacklog) {
+	kinds := map[string]store.SinkBacklog{}
+	for _, s := range sinks {
+		kinds[s.Sink] = s
+	}
+	for _, kind := range sinkKinds {
+		k := kinds[kind]
+		for name, v := range map[string]float64{waitingName: float64(k.Waiting), waitingAgeName: k.Oldest.Seconds(),
+			failingName: float64(k.Failing), abandonedName: float64(k.Abandoned)} {
+			out <- prometheus.MustNewConstMetric(descs[name], prometheus.GaugeValue, v, kind)
+		}
+	}
 }
 
 var descs = func() map[string]*prometheus.Desc {
 	all := map[string]*prometheus.Desc{}
 	for _, name := range scraped {
-		all[name] = prometheus.NewDesc(name, meaning(name), nil, nil)
+		var labels []string
+		if slices.Contains(bySink, name) {
+			labels = []string{"sink"}
+		}
+		all[name] = prometheus.NewDesc(name, meaning(name), labels, nil)
 	}
 	return all
 }()

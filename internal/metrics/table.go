@@ -29,6 +29,15 @@ const (
 	retriesName    = "hapax_transaction_retries_total"
 	commitsName    = "hapax_commits_unknown_total"
 	epochsName     = "hapax_database_changes_total"
+
+	deliveredName   = "hapax_delivery_seconds"
+	undeliveredName = "hapax_deliveries_failed_total"
+	unnumberedName  = "hapax_events_unnumbered"
+	unnumAgeName    = "hapax_events_unnumbered_oldest_seconds"
+	waitingName     = "hapax_deliveries_waiting"
+	waitingAgeName  = "hapax_deliveries_waiting_oldest_seconds"
+	failingName     = "hapax_deliveries_failing"
+	abandonedName   = "hapax_deliveries_abandoned"
 )
 
 // counted maps what the engine and the flows count to its metric.
@@ -53,7 +62,10 @@ const otherAlarm = "other"
 // scraped are the metrics that Watch reads.
 var scraped = []string{readableName, unknownName, unknownAgeName, refundsName, refundsAgeName, changesName, changesAgeName, backName,
 	backAgeName, disputesName, reviewsName, reviewsAgeName, dueName, dueAgeName, inProgressName,
-	ledgerHitsName, retriesName, commitsName, epochsName}
+	ledgerHitsName, retriesName, commitsName, epochsName, unnumberedName, unnumAgeName, waitingName, waitingAgeName, failingName, abandonedName}
+
+// bySink are those of them that have the label sink.
+var bySink = []string{waitingName, waitingAgeName, failingName, abandonedName}
 
 // Row is one metric, as operators read about it.
 type Row struct {
@@ -113,6 +125,14 @@ var Table = []Row{
 	{epochsName, "counter", "", "Failovers and restores that this process noticed.", "Any: see `hapax epoch show`."},
 	{readableName, "gauge", "", "1 when the figures of the backlog could be read for this scrape, else 0, and they are missing.", "0 for 2 minutes."},
 	{uncountedName, "counter", "", "Counts that no metric stands for.", "Any: a defect in this list."},
+	{unnumberedName, "gauge", "", "Events that were committed and have no place in their merchant's feed yet.", "Growing for 5 minutes: no worker runs the relay."},
+	{unnumAgeName, "gauge", "", "Age of the oldest of them, in seconds.", "Over 30: no worker runs the relay, or it cannot reach the database."},
+	{waitingName, "gauge", "sink", "Events that a sink (kafka, nats, mail, endpoint) has not acknowledged yet.", "Growing for 5 minutes: the sink is away, or slower than payments."},
+	{waitingAgeName, "gauge", "sink", "Age of the oldest of them, in seconds.", "Over 300 for kafka, nats or mail: `hapax outbox list` tells the last error. For endpoint: a merchant's server is away."},
+	{failingName, "gauge", "sink", "Events of which at least one try has failed, and that are tried again.", "Above 0 for an hour for kafka, nats or mail: `hapax outbox list --failing`."},
+	{abandonedName, "gauge", "sink", "Events that are not tried again by themselves, kept for as long as deliveries are.", "Any increase: `hapax outbox list --state abandoned`; send them again when the cause is gone."},
+	{deliveredName, "histogram", "sink", "Time from the commit of an event to the acknowledgement of a sink, in seconds.", "The median over 1 for kafka or nats: the relay is behind."},
+	{undeliveredName, "counter", "sink", "Tries that a sink did not acknowledge.", "A rate above 0 for 5 minutes for kafka, nats or mail."},
 	{"hapax_http_requests_total", "counter", "route, status, code", "Requests by route, status and problem code.",
 		"A share of status 5xx above 0.1 % for 5 minutes."},
 	{"hapax_http_request_seconds", "histogram", "route", "Time from the request's headers to its answer, in seconds.",

@@ -7,7 +7,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/id"
 )
 
-// Names of the sinks that are no webhook endpoint; an endpoint's name is its id, "we_…".
+// Names of the sinks that are no webhook endpoint; an endpoint's name is its id in the form of a UUID.
 const (
 	SinkKafka = "kafka"
 	SinkNATS  = "nats"
@@ -33,6 +33,8 @@ type Message struct {
 // Result is what one try brought. The zero value means: delivered.
 type Result struct {
 	Err error // nil: the sink has acknowledged it. Shown to people: holds no secret
+	// Retry is how long to wait before the next try; zero: the relay's own back-off.
+	Retry time.Duration
 	// Abandon says that it is never tried again by itself; Err says why.
 	Abandon bool
 	// Log is kept where it is not nil: what a webhook endpoint was asked and what it said.
@@ -41,6 +43,7 @@ type Result struct {
 
 // Attempt is one try at a webhook endpoint, for its delivery log.
 type Attempt struct {
+	ID       id.ID // given by the relay
 	URL      string
 	Status   int    // 0: no answer
 	Answer   string // its beginning, at most MaxAnswer bytes of valid UTF-8
@@ -55,6 +58,7 @@ const MaxAnswer = 2048
 type Sink interface {
 	// Deliver tries each message once, and gives a result for each, in order. The messages of one call are of different
 	// subjects. It ends soon after ctx is done; what is not acknowledged by then has failed, and comes again: an
-	// acknowledgement that was lost means a repeat with the same id and the same bytes (PROTOCOL V1).
+	// acknowledgement that was lost means a repeat with the same id and the same bytes (PROTOCOL V1). It asks Over right
+	// before it sends, and sends nothing when the time is over.
 	Deliver(ctx context.Context, messages []Message) []Result
 }

@@ -124,6 +124,17 @@ type Backlog struct {
 	OpenRefunds, UnknownChanges, OpenCompensations        int64
 	OldestRefund, OldestUnknownChange, OldestCompensation time.Duration
 	OpenDisputes                                          int64
+
+	Unnumbered       int64 // events without a place in the feed
+	OldestUnnumbered time.Duration
+	Deliveries       []SinkBacklog
+}
+
+// SinkBacklog is what one kind of sink has not acknowledged: kafka, nats, mail, or endpoint for all of them together.
+type SinkBacklog struct {
+	Sink                        string
+	Waiting, Failing, Abandoned int64 // Failing are those that wait after a failed try
+	Oldest                      time.Duration
 }
 
 // Backlog counts what waits.
@@ -143,9 +154,26 @@ func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
 			OpenRefunds: changes.Refunds, UnknownChanges: changes.Unknown, OpenCompensations: changes.Compensations, OpenDisputes: changes.Disputes,
 			OldestRefund: seconds(changes.OldestRefundSeconds), OldestUnknownChange: seconds(changes.OldestUnknownSeconds),
 			OldestCompensation: seconds(changes.OldestCompensationSeconds)}
-		return err
+		if err != nil {
+			return err
+		}
+		return newsBacklog(ctx, q, &b)
 	})
 	return b, err
+}
+
+// newsBacklog counts what the relay has still to do.
+func newsBacklog(ctx context.Context, q *dbgen.Queries, b *Backlog) error {
+	events, err := q.OutboxBacklog(ctx)
+	if err != nil {
+		return err
+	}
+	sinks, err := q.DeliveryBacklog(ctx)
+	b.Unnumbered, b.OldestUnnumbered = events.Unnumbered, seconds(events.OldestSeconds)
+	b.Deliveries = column(sinks, func(r dbgen.DeliveryBacklogRow) SinkBacklog {
+		return SinkBacklog{Sink: r.Sink, Waiting: r.Waiting, Failing: r.Failing, Abandoned: r.Abandoned, Oldest: seconds(r.OldestSeconds)}
+	})
+	return err
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

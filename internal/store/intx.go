@@ -38,6 +38,7 @@ type tx struct {
 	guard *operation.Guard
 	// moved is set when the server is not the one that the database remembers.
 	moved *identity
+	told  bool // events were written: the relay has work when this is committed
 }
 
 // fail marks the transaction as lost and names the statement.
@@ -98,6 +99,9 @@ func (s *Store) once(ctx context.Context, name string, options pgx.TxOptions, f 
 	}
 	// Whoever waits for the answer may leave; the commit does not (PROTOCOL K11, K12).
 	err = open.Commit(context.WithoutCancel(ctx))
+	if t.told && s.cfg.Told != nil {
+		s.cfg.Told() // also where the answer was lost: a look that finds nothing costs little
+	}
 	if err == nil {
 		return false, nil
 	}

@@ -137,6 +137,7 @@ func (t *tx) InsertEvents(ctx context.Context, rows []payment.Event) error {
 	if len(rows) == 0 {
 		return nil
 	}
+	t.told = true
 	type row = payment.Event
 	return t.fail("insert events", t.q.InsertEvents(ctx, dbgen.InsertEventsParams{
 		Merchants: column(rows, func(e row) pgtype.UUID { return dbID(e.Merchant) }),

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -127,7 +128,7 @@ func TestIntentsWithTheirPayments(t *testing.T) {
 
 func TestBacklog(t *testing.T) {
 	sh := newShop(t)
-	if b, err := sh.s.Backlog(t.Context()); err != nil || b != (store.Backlog{}) {
+	if b, err := sh.s.Backlog(t.Context()); err != nil || !reflect.DeepEqual(b, store.Backlog{}) {
 		t.Errorf("of an empty database: %+v, %v", b, err)
 	}
 	st := sh.start("order-1")

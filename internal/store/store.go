@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/store/dbgen"
 	"github.com/jackc/pgx/v5"
@@ -53,6 +54,8 @@ type Config struct {
 	// NothingLost declares the policy "synchronous quorum, nothing lost": a failover holds nothing (PROTOCOL A8).
 	NothingLost bool
 	Log         *slog.Logger // nil: slog.Default()
+	// Told is called after each commit that wrote events, and must return at once; nil: nobody is to be woken.
+	Told func()
 }
 
 func (c Config) withDefaults() Config {
@@ -114,6 +117,8 @@ type Store struct {
 	read   pgx.TxOptions // of a reading one
 	memory memory
 	counts counters
+	// numbered is where the relay of this process goes on among the merchants; it keeps the work fair and decides nothing.
+	numbered atomic.Pointer[id.ID]
 }
 
 // Open connects, and refuses a database that is not a durable primary (PROTOCOL K9: ErrNotDurable), whose schema is

@@ -83,6 +83,7 @@ type Delivery struct {
 	Attempts   int32
 	DueAt      pgtype.Timestamptz
 	ClaimID    pgtype.UUID
+	Resends    int32
 	Error      pgtype.Text
 	CreatedAt  pgtype.Timestamptz
 	EndedAt    pgtype.Timestamptz

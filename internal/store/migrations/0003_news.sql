@@ -46,7 +46,7 @@ CREATE INDEX feed_subject ON feed (merchant_id, subject_id, position);
 CREATE INDEX feed_type ON feed (merchant_id, type, position);
 CREATE INDEX feed_customer ON feed (merchant_id, customer, position) WHERE customer IS NOT NULL;
 
--- The state of one event at one sink: kafka, nats, mail, or an endpoint by its id (point V2).
+-- The state of one event at one sink: kafka, nats, mail, or an endpoint by its id in the form of a UUID (point V2).
 CREATE TABLE delivery (
   merchant_id uuid        NOT NULL,
   sink        text        COLLATE "C" NOT NULL CHECK (sink <> ''),
@@ -57,6 +57,7 @@ CREATE TABLE delivery (
   attempts    int         NOT NULL DEFAULT 0 CHECK (attempts >= 0),
   due_at      timestamptz NOT NULL DEFAULT now(),
   claim_id    uuid,       -- of the relay that tries it now, or tried it last
+  resends     int         NOT NULL DEFAULT 0 CHECK (resends >= 0), -- by a person: such a row holds back no other
   error       text,       -- of the last try
   created_at  timestamptz NOT NULL DEFAULT now(),
   ended_at    timestamptz,
@@ -66,7 +67,8 @@ CREATE TABLE delivery (
 ) WITH (fillfactor = 70);
 CREATE INDEX delivery_due ON delivery (merchant_id, sink, due_at) WHERE state = 'waiting';
 -- Order within a subject: only its first waiting row may be tried.
-CREATE INDEX delivery_order ON delivery (merchant_id, sink, subject_id, position) WHERE state = 'waiting';
+CREATE INDEX delivery_order ON delivery (merchant_id, sink, subject_id, position) WHERE state = 'waiting' AND resends = 0;
+CREATE INDEX delivery_abandoned ON delivery (merchant_id, sink, position) WHERE state = 'abandoned';
 CREATE INDEX delivery_ended ON delivery (ended_at) WHERE state <> 'waiting'; -- purge
 
 -- One try at an endpoint, for whoever looks for a lost webhook. The request's body is the event's.

@@ -1,0 +1,250 @@
+-- name: MerchantsToNumber :many
+-- Merchant by merchant: one with many events does not hide the others. The order goes on behind the last one of the pass before.
+WITH RECURSIVE m AS (
+  (SELECT o.merchant_id FROM outbox o WHERE o.merchant_id > @after::uuid ORDER BY o.merchant_id LIMIT 1)
+  UNION ALL
+  SELECT (SELECT o.merchant_id FROM outbox o WHERE o.merchant_id > m.merchant_id ORDER BY o.merchant_id LIMIT 1)
+    FROM m WHERE m.merchant_id IS NOT NULL
+)
+SELECT m.merchant_id::uuid AS merchant_id FROM m WHERE m.merchant_id IS NOT NULL LIMIT @max_rows::int;
+
+-- name: InsertFeedHeads :exec
+INSERT INTO feed_head (merchant_id) SELECT unnest(@merchants::uuid[]) ON CONFLICT (merchant_id) DO NOTHING;
+
+-- name: LockFeedHeads :many
+-- lint: skip locked: across merchants, on one plain PostgreSQL only: Config.Distributed uses LockFeedHeadsWaiting
+-- The lock is the right to number: who does not get it leaves the merchant to the other relay.
+SELECT h.merchant_id, h.position FROM feed_head h WHERE h.merchant_id = ANY(@merchants::uuid[])
+ ORDER BY h.merchant_id FOR UPDATE OF h SKIP LOCKED;
+
+-- name: LockFeedHeadsWaiting :many
+-- LockFeedHeads where SKIP LOCKED across merchants is not to be had.
+SELECT h.merchant_id, h.position FROM feed_head h WHERE h.merchant_id = ANY(@merchants::uuid[])
+ ORDER BY h.merchant_id FOR UPDATE OF h;
+
+-- name: NumberEvents :one
+-- A statement of its own behind the lock, so that it sees all that was numbered before. Within a subject the order is the
+-- version: a later one is never committed before an earlier one, since both are written under the subject's lock (PROTOCOL V2).
+WITH h AS (
+  SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@positions::bigint[]) AS position
+), taken AS (
+  SELECT h.merchant_id, h.position + row_number() OVER (PARTITION BY h.merchant_id ORDER BY o.subject_id, o.version) AS position,
+         o.subject_id, o.version, o.event_id
+    FROM h CROSS JOIN LATERAL (
+      SELECT x.subject_id, x.version, x.event_id FROM outbox x WHERE x.merchant_id = h.merchant_id
+       ORDER BY x.subject_id, x.version LIMIT @per_merchant::int) o
+), gone AS (
+  DELETE FROM outbox o USING taken t
+   WHERE o.merchant_id = t.merchant_id AND o.subject_id = t.subject_id AND o.version = t.version
+), told AS (
+  SELECT t.merchant_id, t.position, t.subject_id, t.event_id, e.type, i.customer
+    FROM taken t JOIN event e ON e.merchant_id = t.merchant_id AND e.id = t.event_id
+    LEFT JOIN payment_intent i ON i.merchant_id = e.merchant_id AND i.id = e.intent_id
+), numbered AS (
+  INSERT INTO feed (merchant_id, position, event_id, subject_id, type, customer)
+  SELECT t.merchant_id, t.position, t.event_id, t.subject_id, t.type, t.customer FROM told t
+), sent AS (
+  INSERT INTO delivery (merchant_id, sink, event_id, subject_id, position)
+  SELECT t.merchant_id, s.sink, t.event_id, t.subject_id, t.position
+    FROM told t CROSS JOIN LATERAL (
+      SELECT unnest(@sinks::text[]) AS sink WHERE t.type <> 'webhook_endpoint.test'
+      UNION ALL
+      SELECT w.id::text FROM webhook_endpoint w
+       WHERE w.merchant_id = t.merchant_id AND w.enabled
+         AND CASE t.type WHEN 'webhook_endpoint.test' THEN w.id = t.subject_id ELSE w.types = '{}' OR t.type = ANY(w.types) END
+      UNION ALL
+      SELECT 'mail' FROM mail_template m
+       WHERE m.merchant_id = t.merchant_id AND m.enabled AND @mail::boolean
+         AND (m.kind = 'receipt' AND t.type = 'payment.paid' OR m.kind = 'cancel_code' AND t.type = 'payment.cancel_code_issued')) s
+), moved AS (
+  UPDATE feed_head f SET position = n.position
+    FROM (SELECT t.merchant_id, max(t.position) AS position FROM taken t GROUP BY t.merchant_id) n
+   WHERE f.merchant_id = n.merchant_id
+)
+SELECT count(*)::int AS numbered FROM taken;
+
+-- name: PickDeliveries :many
+-- lint: skip locked: across merchants, on one plain PostgreSQL only: Config.Distributed uses PickDeliveriesWaiting
+-- Of each merchant and sink, so that neither a merchant nor an endpoint with many rows starves the rest. Only the first waiting
+-- row of a subject may be tried: order within it, and a row that cannot be delivered holds back no other subject.
+WITH RECURSIVE p AS (
+  (SELECT d.merchant_id, d.sink FROM delivery d WHERE d.state = 'waiting' ORDER BY d.merchant_id, d.sink LIMIT 1)
+  UNION ALL
+  SELECT n.merchant_id, n.sink
+    FROM p CROSS JOIN LATERAL (
+      SELECT d.merchant_id, d.sink FROM delivery d
+       WHERE d.state = 'waiting' AND (d.merchant_id, d.sink) > (p.merchant_id, p.sink)
+       ORDER BY d.merchant_id, d.sink LIMIT 1) n
+), due AS (
+  SELECT x.merchant_id, x.sink, x.event_id
+    FROM p CROSS JOIN LATERAL (
+      SELECT d.merchant_id, d.sink, d.event_id, d.due_at FROM delivery d
+       WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
+         AND NOT EXISTS (SELECT FROM delivery e
+                          WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
+                            AND e.state = 'waiting' AND e.resends = 0 AND e.position < d.position)
+       ORDER BY d.due_at, d.position LIMIT CASE WHEN p.sink = ANY(@sinks::text[]) THEN @per_sink::int ELSE @per_endpoint::int END) x
+   WHERE p.sink <> ALL(@busy::text[])
+     AND (p.sink = ANY(@sinks::text[])
+          OR @endpoints::boolean AND EXISTS (SELECT FROM webhook_endpoint w
+                                              WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled))
+   ORDER BY x.due_at LIMIT @max_rows::int
+), locked AS (
+  SELECT d.merchant_id, d.sink, d.event_id
+    FROM due u JOIN delivery d ON d.merchant_id = u.merchant_id AND d.sink = u.sink AND d.event_id = u.event_id
+   WHERE d.state = 'waiting' AND d.due_at <= now()
+   ORDER BY d.merchant_id, d.sink, d.event_id
+     FOR UPDATE OF d SKIP LOCKED
+), picked AS (
+  UPDATE delivery d
+     SET attempts = d.attempts + 1, claim_id = @claim_id, due_at = now() + sqlc.arg(lease_us)::bigint * interval '1 microsecond'
+    FROM locked l
+   WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
+  RETURNING d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.attempts, d.created_at
+)
+SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, k.created_at AS since,
+       e.payment_id, e.type, e.event_key, e.version, e.payload, e.created_at
+  FROM picked k JOIN event e ON e.merchant_id = k.merchant_id AND e.id = k.event_id
+ ORDER BY k.position;
+
+-- name: PickDeliveriesWaiting :many
+-- PickDeliveries where SKIP LOCKED across merchants is not to be had.
+WITH RECURSIVE p AS (
+  (SELECT d.merchant_id, d.sink FROM delivery d WHERE d.state = 'waiting' ORDER BY d.merchant_id, d.sink LIMIT 1)
+  UNION ALL
+  SELECT n.merchant_id, n.sink
+    FROM p CROSS JOIN LATERAL (
+      SELECT d.merchant_id, d.sink FROM delivery d
+       WHERE d.state = 'waiting' AND (d.merchant_id, d.sink) > (p.merchant_id, p.sink)
+       ORDER BY d.merchant_id, d.sink LIMIT 1) n
+), due AS (
+  SELECT x.merchant_id, x.sink, x.event_id
+    FROM p CROSS JOIN LATERAL (
+      SELECT d.merchant_id, d.sink, d.event_id, d.due_at FROM delivery d
+       WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
+         AND NOT EXISTS (SELECT FROM delivery e
+                          WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
+                            AND e.state = 'waiting' AND e.resends = 0 AND e.position < d.position)
+       ORDER BY d.due_at, d.position LIMIT CASE WHEN p.sink = ANY(@sinks::text[]) THEN @per_sink::int ELSE @per_endpoint::int END) x
+   WHERE p.sink <> ALL(@busy::text[])
+     AND (p.sink = ANY(@sinks::text[])
+          OR @endpoints::boolean AND EXISTS (SELECT FROM webhook_endpoint w
+                                              WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled))
+   ORDER BY x.due_at LIMIT @max_rows::int
+), locked AS (
+  SELECT d.merchant_id, d.sink, d.event_id
+    FROM due u JOIN delivery d ON d.merchant_id = u.merchant_id AND d.sink = u.sink AND d.event_id = u.event_id
+   WHERE d.state = 'waiting' AND d.due_at <= now()
+   ORDER BY d.merchant_id, d.sink, d.event_id
+     FOR UPDATE OF d
+), picked AS (
+  UPDATE delivery d
+     SET attempts = d.attempts + 1, claim_id = @claim_id, due_at = now() + sqlc.arg(lease_us)::bigint * interval '1 microsecond'
+    FROM locked l
+   WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
+  RETURNING d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.attempts, d.created_at
+)
+SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, k.created_at AS since,
+       e.payment_id, e.type, e.event_key, e.version, e.payload, e.created_at
+  FROM picked k JOIN event e ON e.merchant_id = k.merchant_id AND e.id = k.event_id
+ ORDER BY k.position;
+
+-- name: DeliveriesDone :execrows
+-- That a sink has acknowledged is a fact: whoever brings it, and however late.
+WITH t AS (
+  SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@sinks::text[]) AS sink, unnest(@events::uuid[]) AS event_id
+), locked AS (
+  SELECT d.merchant_id, d.sink, d.event_id
+    FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.event_id = t.event_id
+   WHERE d.state = 'waiting'
+   ORDER BY d.merchant_id, d.sink, d.event_id
+     FOR UPDATE OF d
+)
+UPDATE delivery d SET state = 'delivered', ended_at = now(), error = NULL
+  FROM locked l
+ WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id;
+
+-- name: DeliveriesFailed :execrows
+-- That a try failed is an inference: it holds only for whoever still has the claim.
+WITH t AS (
+  SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@sinks::text[]) AS sink, unnest(@events::uuid[]) AS event_id,
+         unnest(@errors::text[]) AS error, unnest(@delays_us::bigint[]) AS delay_us, unnest(@abandoned::boolean[]) AS abandoned
+), locked AS (
+  SELECT d.merchant_id, d.sink, d.event_id, t.error, t.delay_us, t.abandoned
+    FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.event_id = t.event_id
+   WHERE d.state = 'waiting' AND d.claim_id = @claim_id
+   ORDER BY d.merchant_id, d.sink, d.event_id
+     FOR UPDATE OF d
+)
+UPDATE delivery d
+   SET error = l.error, due_at = now() + l.delay_us * interval '1 microsecond',
+       state = CASE WHEN l.abandoned THEN 'abandoned' ELSE 'waiting' END, ended_at = CASE WHEN l.abandoned THEN now() END
+  FROM locked l
+ WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id;
+
+-- name: InsertAttempts :exec
+INSERT INTO delivery_attempt (merchant_id, id, sink, event_id, attempt, url, status, answer, error, duration_ms)
+SELECT unnest(@merchants::uuid[]), unnest(@ids::uuid[]), unnest(@sinks::text[]), unnest(@events::uuid[]), unnest(@attempts::int[]),
+       unnest(@urls::text[]), NULLIF(unnest(@statuses::int[]), 0)::smallint, NULLIF(unnest(@answers::text[]), ''),
+       NULLIF(unnest(@errors::text[]), ''), unnest(@durations_ms::int[]);
+
+-- name: PurgeDeliveries :execrows
+DELETE FROM delivery d
+ USING (SELECT x.merchant_id, x.sink, x.event_id FROM delivery x
+         WHERE x.state <> 'waiting' AND x.ended_at < now() - sqlc.arg(retention_us)::bigint * interval '1 microsecond'
+         ORDER BY x.ended_at LIMIT @max_rows::int) t
+ WHERE d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.event_id = t.event_id AND d.state <> 'waiting';
+
+-- name: PurgeAttempts :execrows
+DELETE FROM delivery_attempt a
+ USING (SELECT x.merchant_id, x.id FROM delivery_attempt x
+         WHERE x.created_at < now() - sqlc.arg(retention_us)::bigint * interval '1 microsecond'
+         ORDER BY x.created_at LIMIT @max_rows::int) t
+ WHERE a.merchant_id = t.merchant_id AND a.id = t.id;
+
+-- name: HoldBackDeliveries :execrows
+-- What waits behind a row that failed is not looked at before that one is due again: a sink that is away stays cheap.
+WITH t AS (
+  SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@sinks::text[]) AS sink, unnest(@subjects::uuid[]) AS subject_id,
+         unnest(@positions::bigint[]) AS position, unnest(@delays_us::bigint[]) AS delay_us
+), locked AS (
+  SELECT d.merchant_id, d.sink, d.event_id, t.delay_us
+    FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.subject_id = t.subject_id AND d.position > t.position
+   WHERE d.state = 'waiting' AND d.resends = 0 AND d.due_at < now() + t.delay_us * interval '1 microsecond'
+   ORDER BY d.merchant_id, d.sink, d.event_id
+     FOR UPDATE OF d
+)
+UPDATE delivery d SET due_at = now() + l.delay_us * interval '1 microsecond'
+  FROM locked l
+ WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id;
+
+-- name: ReleaseDeliveries :execrows
+-- What waited behind a row that is over is due now.
+WITH t AS (
+  SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@sinks::text[]) AS sink, unnest(@subjects::uuid[]) AS subject_id
+), locked AS (
+  SELECT d.merchant_id, d.sink, d.event_id
+    FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.subject_id = t.subject_id
+   WHERE d.state = 'waiting' AND d.resends = 0 AND d.attempts = 0 AND d.due_at > now()
+   ORDER BY d.merchant_id, d.sink, d.event_id
+     FOR UPDATE OF d
+)
+UPDATE delivery d SET due_at = now()
+  FROM locked l
+ WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id;
+
+-- name: OutboxBacklog :one
+SELECT count(*) AS unnumbered, COALESCE(extract(epoch FROM now() - min(e.created_at)), 0)::float8 AS oldest_seconds
+  FROM outbox o JOIN event e ON e.merchant_id = o.merchant_id AND e.id = o.event_id;
+
+-- name: DeliveryBacklog :many
+-- From the indexes of rows that wait and of rows that were given up. Endpoints are counted together.
+SELECT CASE WHEN d.sink IN ('kafka', 'nats', 'mail') THEN d.sink ELSE 'endpoint' END AS sink,
+       (count(*) FILTER (WHERE d.state = 'waiting'))::bigint AS waiting,
+       COALESCE(extract(epoch FROM now() - min(d.created_at) FILTER (WHERE d.state = 'waiting')), 0)::float8 AS oldest_seconds,
+       (count(*) FILTER (WHERE d.state = 'waiting' AND d.error IS NOT NULL))::bigint AS failing,
+       (count(*) FILTER (WHERE d.state = 'abandoned'))::bigint AS abandoned
+  FROM (SELECT w.sink, w.state, w.created_at, w.error FROM delivery w WHERE w.state = 'waiting'
+        UNION ALL
+        SELECT a.sink, a.state, a.created_at, a.error FROM delivery a WHERE a.state = 'abandoned') d
+ GROUP BY 1;
