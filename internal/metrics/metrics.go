@@ -48,6 +48,7 @@ func New(register prometheus.Registerer, log *slog.Logger) *Watcher {
 	register.MustRegister(w.uncounted, w.settled, w.delivered, w.failed)
 	for _, sink := range sinkKinds {
 		w.failed.WithLabelValues(sink)
+		w.delivered.WithLabelValues(sink)
 	}
 	for what, name := range counted {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: meaning(name)})

@@ -52,14 +52,16 @@ type fake struct{ err error }
 func (f fake) Backlog(context.Context) (store.Backlog, error) {
 	return store.Backlog{Due: 1, InProgress: 2, Unknown: 3, OpenReviews: 4, OldestDue: 5 * time.Second, OldestUnknown: 6 * time.Second,
 		OldestReviewAge: 7 * time.Second, OpenRefunds: 12, OldestRefund: 13 * time.Second, UnknownChanges: 14, OldestUnknownChange: 15 * time.Second,
-		OpenCompensations: 16, OldestCompensation: 17 * time.Second, OpenDisputes: 18}, f.err
+		OpenCompensations: 16, OldestCompensation: 17 * time.Second, OpenDisputes: 18,
+		Unnumbered: 19, OldestUnnumbered: 20 * time.Second,
+		Deliveries: []store.SinkBacklog{{Sink: "endpoint", Waiting: 21, Oldest: 22 * time.Second, Failing: 23, Abandoned: 24}}}, f.err
 }
 
 func (fake) Counters() store.Counters {
 	return store.Counters{Retries: 8, LedgerHits: 9, CommitUnknown: 10, EpochChanges: 11}
 }
 
-// values reads every metric without labels: counters and gauges by their value, histograms by their sum.
+// values reads every metric without labels, and those of sinks: counters and gauges by their value, histograms by their sum.
 func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
@@ -68,8 +70,15 @@ func values(t *testing.T, registry *prometheus.Registry) map[string]float64 {
 	}
 	out := map[string]float64{}
 	for _, f := range families {
-		if m := f.GetMetric()[0]; len(m.GetLabel()) == 0 {
-			out[f.GetName()] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum()
+		for _, m := range f.GetMetric() {
+			name, labels := f.GetName(), m.GetLabel()
+			if len(labels) > 0 && labels[0].GetName() != "sink" {
+				continue
+			}
+			for _, l := range labels {
+				name += "/" + l.GetValue()
+			}
+			out[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue() + m.GetHistogram().GetSampleSum()
 		}
 	}
 	return out
@@ -131,7 +140,15 @@ func TestTheBacklogIsReadOnScrape(t *testing.T) {
 		"hapax_refunds_open": 12, "hapax_refunds_open_oldest_seconds": 13, "hapax_changes_unknown": 14, "hapax_changes_unknown_oldest_seconds": 15,
 		"hapax_compensations_open": 16, "hapax_compensations_open_oldest_seconds": 17, "hapax_disputes_open": 18,
 		"hapax_reviews_open": 4, "hapax_operations_due_oldest_seconds": 5, "hapax_payments_unknown_oldest_seconds": 6, "hapax_reviews_open_oldest_seconds": 7,
-		"hapax_transaction_retries_total": 8, "hapax_ledger_key_hits_total": 9, "hapax_commits_unknown_total": 10, "hapax_database_changes_total": 11}
+		"hapax_transaction_retries_total": 8, "hapax_ledger_key_hits_total": 9, "hapax_commits_unknown_total": 10, "hapax_database_changes_total": 11,
+		"hapax_events_unnumbered": 19, "hapax_events_unnumbered_oldest_seconds": 20}
+	for _, sink := range []string{"kafka", "nats", "mail"} {
+		for _, name := range []string{"waiting", "waiting_oldest_seconds", "failing", "abandoned"} {
+			want["hapax_deliveries_"+name+"/"+sink] = 0
+		}
+	}
+	want["hapax_deliveries_waiting/endpoint"], want["hapax_deliveries_waiting_oldest_seconds/endpoint"] = 21, 22
+	want["hapax_deliveries_failing/endpoint"], want["hapax_deliveries_abandoned/endpoint"] = 23, 24
 	if diff := cmp.Diff(want, values(t, registry)); diff != "" {
 		t.Error(diff)
 	}

@@ -170,6 +170,9 @@ func newsBacklog(ctx context.Context, q *dbgen.Queries, b *Backlog) error {
 	}
 	sinks, err := q.DeliveryBacklog(ctx)
 	b.Unnumbered, b.OldestUnnumbered = events.Unnumbered, seconds(events.OldestSeconds)
+	if len(sinks) == 0 {
+		return err
+	}
 	b.Deliveries = column(sinks, func(r dbgen.DeliveryBacklogRow) SinkBacklog {
 		return SinkBacklog{Sink: r.Sink, Waiting: r.Waiting, Failing: r.Failing, Abandoned: r.Abandoned, Oldest: seconds(r.OldestSeconds)}
 	})
