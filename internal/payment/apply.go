@@ -68,6 +68,7 @@ func Apply(s Situation, o evidence.Observation) Decision {
 	default:
 		s.charge(&d, o)
 	}
+	s.reserve(&d)
 	return d
 }
 
@@ -99,6 +100,9 @@ func (s Situation) charge(d *Decision, o evidence.Observation) {
 	}
 	if p := &d.Payment; p.AcquirerReference == "" && o.Reference != "" && o.Outcome != acquirer.OutcomeRejected {
 		p.AcquirerReference = o.Reference
+	}
+	if p := &d.Payment; p.Session == "" {
+		p.Session = o.Session // the page on which it was paid, which may be told later
 	}
 }
 

@@ -50,6 +50,9 @@ type piece struct {
 	claim *claimed
 }
 
+// GoString is how a failure of a generated test prints it.
+func (p piece) GoString() string { return p.name }
+
 // claimed is a command that begins a change, or binds one that waited to what it calls.
 type claimed struct {
 	kind  payment.ModificationType

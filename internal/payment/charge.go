@@ -136,6 +136,9 @@ func (s Situation) older(o evidence.Observation) bool {
 	p := s.Payment
 	word := p.Status.Refusal() && !slices.Contains(inferred, p.Failure.Code)
 	same := o.Reference == p.AcquirerReference || o.Reference == p.Session
+	if p.Session == "" && o.Session != "" && o.Outcome == acquirer.OutcomeRegistered { // its charge was told before its page
+		same = true
+	}
 	return word && same && (o.Source != evidence.FromLookup || o.AskedAt.Before(p.RefusedAt))
 }
 
@@ -148,6 +151,9 @@ func (s Situation) over(d *Decision, o evidence.Observation) {
 	if other && (s.Payment.Status == Authorized || s.Payment.Status == Canceling && s.holds()) {
 		d.Effect, d.Why = evidence.Behind, "another charge or page than the one that holds the money"
 		return
+	}
+	if o.Reference != "" && s.Payment.Status.Open() {
+		d.Payment.AcquirerReference = o.Reference // of a page that was paid, the charge: older news of it may come later
 	}
 	switch s.Payment.Status {
 	case Pending, Unknown, Registered:

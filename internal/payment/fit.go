@@ -9,12 +9,12 @@ import (
 )
 
 // Fit finds money that had gone back beyond what was left and that fits now, and counts it as if it had been told now: what makes the
-// room may be told after it, in whichever order it happened (PROTOCOL E1). False: nothing fits. A refund of ours that is open, or that
-// gave back otherwise than it was asked, stays for a person.
+// room may be told after it, in whichever order it happened (PROTOCOL E1). False: nothing fits. A refund of ours that gave back
+// otherwise than it was asked stays for a person.
 func Fit(s Situation) (Decision, bool) {
 	for _, mv := range s.Movements {
 		excess := mv.Payment == s.Payment.ID && mv.State == Unapplied && mv.Cause == string(ReviewExcess)
-		if !excess || mv.Amount.Currency() != s.Payment.Amount.Currency() || mv.Amount.Minor() > s.Payment.Remaining() {
+		if !excess || mv.Amount.Currency() != s.Payment.Amount.Currency() || mv.Amount.Minor() > s.Payment.returnable() {
 			continue
 		}
 		d := Decision{Payment: s.Payment, Effect: evidence.Booked, Why: "what had gone back beyond what was left fits now"}
@@ -22,6 +22,7 @@ func Fit(s Situation) (Decision, bool) {
 		if s.fitDispute(&d, mv) || s.fitRefund(&d, mv) {
 			d.Change = append(d.Change, mv)
 			d.post(ledger.ExcessApplied, mv.Reference, mv)
+			s.reserve(&d)
 			return d, true
 		}
 	}
@@ -54,7 +55,7 @@ func (s Situation) fitRefund(d *Decision, mv Movement) bool {
 		return false
 	case s.Modification == nil:
 		d.Created = s.external(mv)
-	case s.Modification.Type == Refund && s.Modification.Status == ModFailed && s.Modification.Amount == mv.Amount:
+	case s.Modification.Type == Refund && s.Modification.Status != ModSucceeded && s.Modification.Amount == mv.Amount:
 		s.succeed(d, mv.Reference)
 	default:
 		return false

@@ -72,7 +72,7 @@ type Payment struct {
 	Authorized           int64         // minor units that were held; stays when the hold is over
 	Capturing            int64         // minor units reserved by an open capture
 	Captured             int64         // minor units taken and applied
-	Refunding            int64         // minor units reserved by open refunds (PROTOCOL X3)
+	Refunding            int64         // minor units reserved by open refunds, as far as there is room (PROTOCOL X3)
 	Refunded             int64         // minor units given back
 	Disputed             int64         // minor units taken back by the payer's bank, open or lost
 	Dispute              DisputeStatus // opened while one is open, else lost where one was lost, else won; empty: never any
@@ -96,7 +96,10 @@ type Payment struct {
 }
 
 // Remaining is what may still be given back: captured, less what was given back, is under way, or is disputed.
-func (p Payment) Remaining() int64 { return p.Captured - p.Refunded - p.Refunding - p.Disputed }
+func (p Payment) Remaining() int64 { return p.returnable() - p.Refunding }
+
+// returnable is what can go back at all, whatever is reserved of it.
+func (p Payment) returnable() int64 { return p.Captured - p.Refunded - p.Disputed }
 
 // Capturable is what may still be captured of the hold.
 func (p Payment) Capturable() int64 { return p.Authorized - p.Captured - p.Capturing }

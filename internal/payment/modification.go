@@ -51,14 +51,27 @@ func (s Situation) fail(d *Decision, f Failure) {
 	s.release(d, *m)
 }
 
-// release frees the amount that an open modification had reserved.
+// release frees the amount that an open capture had reserved: there is one at a time, and what was captured by hand meanwhile has
+// taken its place. What refunds have reserved follows from those that are open.
 func (s Situation) release(d *Decision, m Modification) {
-	switch m.Type {
-	case Capture: // there is one at a time, and what was captured by hand meanwhile has taken its place
+	if m.Type == Capture {
 		d.Payment.Capturing = 0
-	case Refund:
-		d.Payment.Refunding -= m.Amount.Minor()
 	}
+}
+
+// reserve keeps what open refunds ask for, as far as what really went back leaves room for it: the acquirer will refuse the rest
+// (PROTOCOL X3).
+func (s Situation) reserve(d *Decision) {
+	open := int64(0)
+	for _, m := range s.Modifications {
+		if d.Modification != nil && d.Modification.ID == m.ID {
+			m = *d.Modification
+		}
+		if m.Type == Refund && m.Status.Open() {
+			open += m.Amount.Minor()
+		}
+	}
+	d.Payment.Refunding = min(open, d.Payment.returnable())
 }
 
 // ours judges what was said of a modification of ours that is not done: it says whether that was all.
@@ -141,8 +154,8 @@ func (s Situation) capture(d *Decision, o evidence.Observation) {
 		if o.Final {
 			s.strayHoldOver(d, known)
 		}
-		if o.Final && known.State == Applied && s.Payment.Status == Authorized {
-			s.last(d) // the hold is over, and what was taken of it was told before
+		if o.Final && known.State == Applied && !s.last(d) && s.Payment.Status == Canceling {
+			s.endHold(d) // it is over, and what was taken of it was told before
 		}
 		return
 	}
@@ -235,7 +248,8 @@ func (s Situation) captured(d *Decision, mv Movement, o evidence.Observation) {
 	case !o.Final && d.Payment.Captured < d.Payment.Authorized:
 		d.tell(EventCaptured)
 	case s.last(d):
-	default: // canceling
+	default: // canceling: the hold is over, and only the reversal's result moves the payment
+		s.endHold(d)
 		s.cancelTooLate(d)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // at the acquirer.
 func (s Situation) refund(d *Decision, o evidence.Observation) {
 	m := s.Modification
-	if m != nil && m.Status == ModSucceeded && o.Outcome == acquirer.OutcomeDeclined && o.Reference != "" && o.Reference == m.AcquirerReference {
+	if s.hadGone(o) && o.Outcome == acquirer.OutcomeDeclined {
 		s.backFromBank(d, o) // a fact about an object that is known by its id, whatever is remembered of refusals
 		return
 	}
@@ -61,20 +61,27 @@ func (s Situation) refund(d *Decision, o evidence.Observation) {
 		s.wentAndCame(d, mv)
 	case m != nil && m.Type == Compensation:
 		s.compensated(d, mv)
-	case m != nil && m.Status.Open() && v == evidence.Done:
-		s.release(d, *m)
-		s.refunded(d, mv)
-		s.succeed(d, mv.Reference)
-	case m != nil && m.Status.Open():
-		s.excess(d, mv) // the amount stays reserved until a person has looked
-	case m != nil && m.Status == ModFailed && s.Payment.Remaining() >= mv.Amount.Minor() && v == evidence.Done:
-		s.refunded(d, mv) // it had been done after all, and its amount was free
+	case m != nil && m.Status != ModSucceeded && s.Payment.returnable() >= mv.Amount.Minor() && v == evidence.Done:
+		s.refunded(d, mv) // where it had failed, it was done after all
 		s.succeed(d, mv.Reference)
 	case m != nil:
 		s.excess(d, mv)
+		if m.Status.Open() { // it stays open until a person has looked, or there is room
+			s.change(d).AcquirerReference = mv.Reference
+		}
 	default:
 		s.byHand(d, mv)
 	}
+}
+
+// hadGone says whether an observation is about the very object by which our refund or compensation is known to have gone out.
+func (s Situation) hadGone(o evidence.Observation) bool {
+	m := s.Modification
+	if m == nil || m.Status == ModFailed || o.Reference == "" || o.Reference != m.AcquirerReference {
+		return false
+	}
+	_, booked := s.known(s.movement(o, acquirer.MovementRefund))
+	return m.Status == ModSucceeded || booked
 }
 
 // after says whether the acquirer was asked after the modification got its result: only then can it tell of something newer.
@@ -142,7 +149,6 @@ func (s Situation) excess(d *Decision, mv Movement) {
 // a stray charge never touches the good one (PROTOCOL E2).
 func (s Situation) byHand(d *Decision, mv Movement) {
 	strays, mine := s.ofCharge(mv.Charge())
-	same := mv.Amount.Currency() == s.Payment.Amount.Currency()
 	switch {
 	case len(strays) > 0 && mv.AcquirerKey == "" && slices.ContainsFunc(strays, s.compensating):
 		s.early(d, "it is being given back by us, and this may be it")
@@ -155,11 +161,9 @@ func (s Situation) byHand(d *Decision, mv Movement) {
 		s.early(d, "a refund of the same amount is under way, and this may be it")
 	case s.Payment.Status == Canceling:
 		s.early(d, "the reversal has no result yet, and may have given it back too")
-	case s.Payment.Remaining() >= mv.Amount.Minor() && same:
+	case s.Payment.returnable() >= mv.Amount.Minor() && mv.Amount.Currency() == s.Payment.Amount.Currency():
 		s.refunded(d, mv)
 		d.Created = s.external(mv)
-	case s.Payment.Remaining()+s.Payment.Refunding >= mv.Amount.Minor() && same:
-		s.early(d, "it took the room of a refund that is under way: the acquirer refuses one of the two")
 	default:
 		s.excess(d, mv)
 	}
@@ -298,7 +302,7 @@ func (s Situation) early(d *Decision, why string) {
 // backFromBank judges that a refund or compensation which had gone out came back from the payer's bank (PROTOCOL X3).
 func (s Situation) backFromBank(d *Decision, o evidence.Observation) {
 	m := s.Modification
-	if m == nil || o.Reference == "" || o.Reference != m.AcquirerReference {
+	if !s.hadGone(o) {
 		d.Effect, d.Why = evidence.Behind, "not above the present state"
 		return
 	}
@@ -416,7 +420,7 @@ func (s Situation) strayAgain(d *Decision, mv Movement) {
 func (s Situation) dispute(d *Decision, mv Movement, status DisputeStatus) {
 	x := Dispute{Merchant: mv.Merchant, Intent: s.Intent.ID, Payment: s.Payment.ID, Account: mv.Account, Reference: mv.Reference,
 		Amount: mv.Amount, Status: DisputeOpened, OpenedAt: s.Now}
-	x.Aside = status != DisputeWon && (mv.Amount.Currency() != s.Payment.Amount.Currency() || mv.Amount.Minor() > s.Payment.Remaining())
+	x.Aside = status != DisputeWon && (mv.Amount.Currency() != s.Payment.Amount.Currency() || mv.Amount.Minor() > s.Payment.returnable())
 	d.Dispute = &x
 	if x.Aside {
 		s.excess(d, mv)

@@ -46,8 +46,12 @@ func TestARefundByHandBesideAnOpenOne(t *testing.T) {
 	third := open()
 	third.bring(hand)
 	third.bring(back(b, refund, "rf_2", "kr", 700, "succeeded"))
-	if third.p.Refunded != 700 || !third.p.Conflict {
-		t.Errorf("both went out: refunded %d, conflict %v", third.p.Refunded, third.p.Conflict)
+	if third.sound(); third.p.Refunded != 800 || !third.p.Conflict || third.wrong != "" {
+		t.Errorf("both went out: refunded %d, conflict %v %s", third.p.Refunded, third.p.Conflict, third.wrong)
+	}
+	third.bring(back(b, refund, "rf_1", "", 800, "failed"))
+	if third.sound(); third.p.Refunded != 700 || third.p.Conflict || third.mods[0].Status != payment.ModSucceeded || third.wrong != "" {
+		t.Errorf("and the one by hand failed: refunded %d, conflict %v, ours %s %s", third.p.Refunded, third.p.Conflict, third.mods[0].Status, third.wrong)
 	}
 }
 

@@ -202,6 +202,9 @@ func (w *story) books() (lines []string) {
 func (w *story) end() string {
 	lines := []string{w.state()}
 	for _, m := range w.mods {
+		if w.moot(m) {
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("%s %s %s %v external %v %s", m.Type, m.AcquirerReference, m.Status, m.Amount, m.External, m.Failure.Code))
 	}
 	for _, m := range w.movements {
@@ -214,6 +217,12 @@ func (w *story) end() string {
 	return strings.Join(lines, "\n")
 }
 
+// moot says that a cancel got its answer, and the payment is canceled whichever it was: it was refused before the hold lapsed by
+// itself, or was told that it is done since the hold was over already. What a client was answered is never changed.
+func (w *story) moot(m payment.Modification) bool {
+	return m.Type == payment.Cancel && w.p.Status == payment.Canceled && !m.Status.Open()
+}
+
 // state is everything that must not depend on which news comes, once the last check has told all.
 func (w *story) state() string {
 	p := w.p
@@ -223,6 +232,9 @@ func (w *story) state() string {
 	lines := append(w.books(), fmt.Sprintf("%s captured %d of %d held, capturing %d, refunded %d, refunding %d, disputed %d %s, conflict %v %v, early %v, gate %v",
 		p.Status, p.Captured, p.Authorized, p.Capturing, p.Refunded, p.Refunding, p.Disputed, p.Dispute, p.Conflict, w.intent.Conflict, p.Early, p.GateOpen))
 	for _, m := range w.mods {
+		if w.moot(m) {
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("%s %s %v external %v", m.Type, m.Status, m.Amount, m.External))
 	}
 	for _, x := range w.disputes {
@@ -258,7 +270,7 @@ func (w *story) sound() {
 		case m.Kind == acquirer.MovementHold && m.State == payment.Applied:
 			held += m.Amount.Minor()
 		case m.State != payment.Unapplied || m.Kind == acquirer.MovementHold:
-		case m.Taken(), m.Kind == acquirer.MovementReverse:
+		case m.Taken(), m.Cause == string(payment.ReviewCompensation):
 			unapplied += m.Amount.Minor()
 		default:
 			unapplied -= m.Amount.Minor()
@@ -283,7 +295,7 @@ func (w *story) sound() {
 		w.fails("more given back than captured: %+v", p)
 	case p.Capturing > capturing:
 		w.fails("capturing %d, and open captures of %d", p.Capturing, capturing)
-	case p.Refunding != refunding:
+	case p.Refunding != min(refunding, payable):
 		w.fails("refunding %d, and open refunds of %d", p.Refunding, refunding)
 	case w.entries[ledger.MerchantPayable] != -payable:
 		w.fails("the merchant is owed %d by the books, %d by the payment", -w.entries[ledger.MerchantPayable], payable)

@@ -23,7 +23,8 @@ SELECT merchant_id, intent_id, id, refunded_amount || ', ' || refunding_amount |
 		{"reserved for another sum than the open changes", `
 SELECT p.merchant_id, p.intent_id, p.id, 'refunding ' || p.refunding_amount || ', open ' || coalesce(sum(m.amount), 0) || ' ' || p.currency
   FROM payment p LEFT JOIN modification m ON m.merchant_id = p.merchant_id AND m.payment_id = p.id AND m.type = 'refund' AND m.status IN ('pending', 'unknown')
- WHERE p.captured_amount > 0 GROUP BY p.merchant_id, p.id HAVING coalesce(sum(m.amount), 0) <> p.refunding_amount`},
+ WHERE p.captured_amount > 0 GROUP BY p.merchant_id, p.id
+HAVING least(coalesce(sum(m.amount), 0), p.captured_amount - p.refunded_amount - p.disputed_amount) <> p.refunding_amount`},
 		{"reserved for a capture that is not open", `
 SELECT p.merchant_id, p.intent_id, p.id, 'capturing ' || p.capturing_amount || ', open ' || coalesce(sum(m.amount), 0) || ' ' || p.currency
   FROM payment p LEFT JOIN modification m ON m.merchant_id = p.merchant_id AND m.payment_id = p.id AND m.type = 'capture' AND m.status IN ('pending', 'unknown')
