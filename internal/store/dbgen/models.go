@@ -126,6 +126,9 @@ type EndpointCommand struct {
 	FingerprintVersion int16
 	EndpointID         pgtype.UUID
 	AnsweredStatus     int16
+	EventID            pgtype.UUID
+	Sends              int32
+	More               bool
 	CreatedAt          pgtype.Timestamptz
 }
 

@@ -125,6 +125,9 @@ CREATE TABLE endpoint_command (
   fingerprint_version smallint    NOT NULL,
   endpoint_id         uuid        NOT NULL,
   answered_status     smallint    NOT NULL,
+  event_id            uuid,       -- that was sent: by a test, or again
+  sends               int         NOT NULL DEFAULT 0, -- deliveries that were put in line
+  more                boolean     NOT NULL DEFAULT false, -- some were left out, beyond the limit of one command
   created_at          timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (merchant_id, kind, idempotency_key),
   FOREIGN KEY (merchant_id, endpoint_id) REFERENCES webhook_endpoint
