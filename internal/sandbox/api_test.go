@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The written contract names every route and every member of the contract.
+// The written contract names every route, every member of the contract and every setting of webhooks.
 func TestDescriptionNamesEveryCall(t *testing.T) {
 	description, err := os.ReadFile("../../api/sandbox.yaml")
 	if err != nil {
@@ -39,17 +39,17 @@ func TestDescriptionNamesEveryCall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, member := range contractMembers(t) {
+		for _, member := range append(membersOf(t, DefaultContract()), membersOf(t, WebhooksTo("url", "secret"))...) {
 			if !strings.Contains(string(text), member) {
-				t.Errorf("%s does not name the contract's %s", file, member)
+				t.Errorf("%s does not name %s", file, member)
 			}
 		}
 	}
 }
 
-func contractMembers(t *testing.T) []string {
+func membersOf(t *testing.T, value any) []string {
 	t.Helper()
-	members, err := json.Marshal(DefaultContract())
+	members, err := json.Marshal(value)
 	if err != nil {
 		t.Fatal(err)
 	}

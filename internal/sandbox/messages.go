@@ -189,20 +189,19 @@ func (b *book) wake(changed *chan struct{}) {
 	*changed = make(chan struct{})
 }
 
-// waitingMessages are those that are to be sent, oldest first. The others let
-// go who waits behind them.
+// waitingMessages are those that are to be sent, oldest first. Those that were
+// tried, or will not be, let go who waits behind them.
 func (b *book) waitingMessages() []*message {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var found []*message
 	for _, m := range b.messages.all {
-		if m.rounds > 0 {
+		waits := m.state() == MessageWaiting
+		if !waits || m.rounds > 0 {
 			m.pass()
 		}
-		if m.state() == MessageWaiting {
+		if waits {
 			found = append(found, m)
-		} else {
-			m.pass()
 		}
 	}
 	return found

@@ -85,8 +85,6 @@ func (s *Server) waitTurn(m *message) bool {
 	select {
 	case <-before.tried:
 		return true
-	case <-m.delivered:
-		return true
 	case <-s.stop:
 		return false
 	}
