@@ -88,6 +88,21 @@ func (s *service) Refunds(ctx context.Context, merchant, payment id.ID, page htt
 	return all, more, err
 }
 
+// Event implements httpapi.Service.
+func (s *service) Event(ctx context.Context, merchant, event id.ID) ([]byte, error) {
+	e, found, err := s.store.EventByID(ctx, merchant, event)
+	if err == nil && !found {
+		err = problem.New(problem.NotFound, "")
+	}
+	return e.Payload, err
+}
+
+// Events implements httpapi.Service.
+func (s *service) Events(ctx context.Context, merchant id.ID, q httpapi.EventQuery) (httpapi.EventPage, error) {
+	page, err := s.store.Feed(ctx, merchant, store.FeedFilter{Intent: q.Intent, Customer: q.Customer, Type: string(q.Type)}, q.After, q.Limit)
+	return httpapi.EventPage(page), err
+}
+
 // codeText gives the text of an issued one-time code that still counts, see httpapi.Config.ShowCancelCode.
 func (s *service) codeText(ctx context.Context, merchant, payment id.ID, ordinal int) (text string, err error) {
 	err = s.store.InTx(ctx, "cancel code", func(ctx context.Context, tx flow.Tx) error {

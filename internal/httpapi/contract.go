@@ -150,17 +150,23 @@ func queryParameters(filters []string) []*huma.Param {
 		all = append(all, &huma.Param{Name: name, In: "query", Description: "Exactly one filter is wanted",
 			Schema: &huma.Schema{Type: huma.TypeString}})
 	}
+	return append(all, pageOf(aboutCursor)...)
+}
+
+// pageOf describes the parameters of a page.
+func pageOf(cursor string) []*huma.Param {
 	least, most := 1.0, float64(MaxPage)
-	return append(all,
-		&huma.Param{Name: "limit", In: "query",
+	return []*huma.Param{
+		{Name: "limit", In: "query",
 			Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &least, Maximum: &most, Default: defaultPage}},
-		&huma.Param{Name: "cursor", In: "query", Description: aboutCursor, Schema: &huma.Schema{Type: huma.TypeString}})
+		{Name: "cursor", In: "query", Description: cursor, Schema: &huma.Schema{Type: huma.TypeString}}}
 }
 
 // routes is the whole contract: what there is, what it takes, what it tells, what answers it.
 func (d *door) routes() []route {
 	return []route{d.routeCreateIntent(), d.routeIntents(), d.routeIntent(), d.routeCreatePayment(), d.routePayments(), d.routePayment(),
-		d.routeCheck(), d.routeCapture(), d.routeCancel(), d.routeCancelCode(), d.routeRefund(), d.routeRefunds(), d.routeRefundByID()}
+		d.routeCheck(), d.routeCapture(), d.routeCancel(), d.routeCancelCode(), d.routeRefund(), d.routeRefunds(), d.routeRefundByID(),
+		d.routeEvents(), d.routeEvent()}
 }
 
 func (d *door) operation(method, path, name, summary string) huma.Operation {

@@ -39,6 +39,7 @@ type fake struct {
 	asked    []any // what the reads were asked for, with the merchant first
 	found    []present.PaymentReading
 	more     bool
+	events   EventPage
 }
 
 func (f *fake) CreateIntent(_ context.Context, c flow.CreateIntentCommand) (operation.Answer, error) {
@@ -98,6 +99,19 @@ func (f *fake) RefundByID(_ context.Context, m, refund id.ID) (present.RefundRea
 func (f *fake) Refunds(_ context.Context, m, payment id.ID, page Page) ([]present.RefundReading, bool, error) {
 	f.asked = append(f.asked, m, payment, page)
 	return f.refunds, f.more, f.err
+}
+
+func (f *fake) Event(_ context.Context, m, event id.ID) ([]byte, error) {
+	f.asked = append(f.asked, m, event)
+	if m != merchant || len(f.events.Events) == 0 {
+		return nil, problem.New(problem.NotFound, "")
+	}
+	return f.events.Events[0], f.err
+}
+
+func (f *fake) Events(_ context.Context, m id.ID, q EventQuery) (EventPage, error) {
+	f.asked = append(f.asked, m, q)
+	return f.events, f.err
 }
 
 func (f *fake) Intent(_ context.Context, m, intent id.ID) (present.IntentReading, error) {

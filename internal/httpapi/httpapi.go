@@ -47,6 +47,11 @@ type Service interface {
 	// Refunds does the same for what was given back of one payment. It fails with not_found where the merchant has no such
 	// payment: an empty list would read as "nothing was refunded yet".
 	Refunds(ctx context.Context, merchant, payment id.ID, page Page) ([]present.RefundReading, bool, error)
+
+	// Event gives the bytes of one event. It fails with the problem not_found.
+	Event(ctx context.Context, merchant, event id.ID) ([]byte, error)
+	// Events gives at most q.Limit events of the merchant's feed behind q.After, oldest first.
+	Events(ctx context.Context, merchant id.ID, q EventQuery) (EventPage, error)
 }
 
 // Config is what the door needs. Service, Keys and Log must be set.

@@ -268,7 +268,20 @@ const (
 	EventConflict     EventType = "payment.conflict"
 	EventConflictOver EventType = "payment.conflict_resolved"
 	EventReview       EventType = "payment.in_review"
+
+	EventEndpointCreated  EventType = "webhook_endpoint.created"
+	EventEndpointUpdated  EventType = "webhook_endpoint.updated"
+	EventEndpointDisabled EventType = "webhook_endpoint.disabled"
+	EventEndpointEnabled  EventType = "webhook_endpoint.enabled"
+	EventSecretRotated    EventType = "webhook_endpoint.secret_rotated"
+	EventEndpointTest     EventType = "webhook_endpoint.test"
 )
+
+// EventTypes lists every type, in the order of the catalogue.
+var EventTypes = []EventType{EventRegistered, EventAuthorized, EventCaptured, EventCaptureFailed, EventPaid, EventDeclined, EventFailed,
+	EventCanceled, EventCancelFailed, EventCancelCode, EventReview, EventConflict, EventConflictOver, EventRefundSucceeded,
+	EventRefundFailed, EventCompensated, EventCompensationFails, EventDisputeOpened, EventDisputeWon, EventDisputeLost,
+	EventEndpointCreated, EventEndpointUpdated, EventEndpointDisabled, EventEndpointEnabled, EventSecretRotated, EventEndpointTest}
 
 // OfRefund says whether an event tells of a refund or compensation, and carries its snapshot instead of the payment's.
 func (t EventType) OfRefund() bool {

@@ -1,27 +1,30 @@
 package present
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/payment"
 )
 
-// eventView is a CloudEvents 1.0 envelope in JSON, the one form in which an event leaves by any road. Extension attributes:
+// EventBody is a CloudEvents 1.0 envelope in JSON, the one form in which an event leaves by any road. Extension attributes:
 // subjectversion orders the events of one subject, eventkey is the derived key (PROTOCOL section 10).
-type eventView struct {
-	SpecVersion     string          `json:"specversion"`
-	ID              string          `json:"id"`
+type EventBody struct {
+	_               struct{}        `additionalProperties:"true"`
+	SpecVersion     string          `json:"specversion" enum:"1.0"`
+	ID              string          `json:"id" doc:"The same in every delivery: by it a receiver knows a repeat"`
 	Source          string          `json:"source"`
-	Type            string          `json:"type"`
-	Subject         string          `json:"subject"`
-	Time            string          `json:"time"`
+	Type            string          `json:"type" doc:"See the catalogue in api/events. New types come: ignore what you do not know"`
+	Subject         string          `json:"subject" doc:"The payment intent, or the webhook endpoint, that it tells of"`
+	Time            string          `json:"time" format:"date-time"`
 	DataContentType string          `json:"datacontenttype"`
-	DataSchema      string          `json:"dataschema"`
-	SubjectVersion  int64           `json:"subjectversion"`
+	DataSchema      string          `json:"dataschema" doc:"Names the JSON Schema of data, with its version"`
+	SubjectVersion  int64           `json:"subjectversion" doc:"Grows by one with each event of the subject, from 1"`
 	EventKey        string          `json:"eventkey"`
-	Data            json.RawMessage `json:"data"`
+	Data            json.RawMessage `json:"data" doc:"The payment, refund or endpoint as it was then"`
 }
 
 // EventContentType is the media type of an event's bytes.
@@ -57,9 +60,19 @@ func event(e payment.Event, schema string, data []byte) []byte {
 	if e.Intent.IsZero() {
 		subject = e.Endpoint.Text(id.Endpoint)
 	}
-	return encode(eventView{SpecVersion: "1.0", ID: e.ID.Text(id.Event), Source: "/merchants/" + e.Merchant.Text(id.Merchant),
+	return encode(EventBody{SpecVersion: "1.0", ID: e.ID.Text(id.Event), Source: "/merchants/" + e.Merchant.Text(id.Merchant),
 		Type: string(e.Type), Subject: subject, Time: Time(e.At), DataContentType: "application/json", DataSchema: schema,
 		SubjectVersion: e.Version, EventKey: e.Key, Data: data})
+}
+
+// Feed renders a page of events, each exactly as its bytes are stored. next is given on every page: whoever reads on from it
+// loses nothing.
+func Feed(events [][]byte, more bool, next string) []byte {
+	var b bytes.Buffer
+	b.WriteString(`{"data":[`)
+	b.Write(bytes.Join(events, []byte(",")))
+	fmt.Fprintf(&b, `],"has_more":%t,"next_cursor":%q}`, more, next)
+	return b.Bytes()
 }
 
 type decisionView struct {
