@@ -54,6 +54,7 @@ type cli struct {
 	Review          reviewCmd          `cmd:"" help:"What only a person may decide: list, show, decide."`
 	Verify          verifyCmd          `cmd:"" help:"Check the invariants on a live database."`
 	Doctor          doctorCmd          `cmd:"" help:"Check the database and its settings."`
+	Bench           benchCmd           `cmd:"" help:"Measure payments and the relay next to pgbench, on a private PostgreSQL, as ratios."`
 	Epoch           epochCmd           `cmd:"" help:"After a failover or restore: show, hold, acknowledge, restored."`
 	ShowConfig      configCmd          `cmd:"" name:"config" help:"Print the effective settings, secrets masked."`
 	Version         versionCmd         `cmd:"" help:"Print the version."`

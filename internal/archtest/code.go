@@ -75,6 +75,7 @@ func noGoroutine(t *Tree) (found []string) {
 
 // sqlDirs may hold SQL text.
 var sqlDirs = map[string]string{
+	"internal/bench":         "the script of pgbench, which Hapax is measured against",
 	"internal/store":         "all SQL of the service",
 	"internal/verify":        "the invariants as questions, independent of the store's code",
 	"internal/timeline":      "reads the story of an intent",
