@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/operation"
@@ -144,5 +146,61 @@ func TestCase060_NothingIsPreparedByName(t *testing.T) {
 	session := again(t, sh.db, func(c *store.Config) { c.MaxConns = 1 })
 	if session.Prepared(t) == 0 {
 		t.Error("a session without a pooler prepares nothing: this test sees nothing")
+	}
+}
+
+// TestCase059_LeaseBehindATransactionPooler: the right to migrate is a row's lock, which ends with its transaction, wherever the
+// pooler sends the next statement. A process that dies while it has it holds up nobody, and nobody takes a lock of a session.
+func TestCase059_LeaseBehindATransactionPooler(t *testing.T) {
+	db := dbtest.OpenEmpty(t)
+	through := startPgbouncer(t, db.Owner())
+	sh := &shop{t: t, db: db}
+	bootstrap, err := os.ReadFile("migrations/0000_bootstrap.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sh.owner(string(bootstrap))
+	cfg, err := pgx.ParseConfig(through)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec
+	dying, err := pgx.ConnectConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{"BEGIN", "SELECT FROM migration_lease FOR UPDATE"} {
+		if _, err := dying.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan error, 1)
+	go func() { done <- store.Migrate(t.Context(), through) }()
+	db.WaitBlocked(t, 1)
+	if err := dying.PgConn().Conn().Close(); err != nil { // as the end of its process would
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if after, err := store.SchemaVersion(t.Context(), through); err != nil || after != store.LatestVersion() {
+		t.Errorf("version %d, %v", after, err)
+	}
+	sh.s = again(t, db)
+	sh.merchant, sh.account = sh.addMerchant()
+	err = sh.s.InTx(t.Context(), "claim", func(ctx context.Context, tx flow.Tx) error {
+		if _, err := tx.InsertOperations(ctx, []operation.Operation{sh.operation("K")}, lease); err != nil {
+			return err
+		}
+		if _, err := tx.PickDue(ctx, 1, 1, lease, newID); err != nil {
+			return err
+		}
+		if n := sh.count("pg_locks", "locktype = 'advisory'"); n != 0 {
+			t.Errorf("%d locks of sessions are held in a transaction of the service", n)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
