@@ -12,6 +12,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/host"
 	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/intake"
 	"github.com/hapaxpay/hapax/internal/store"
 )
 
@@ -105,8 +106,9 @@ func (c accountAddCmd) Run(t *tool) error {
 	if err := s.AddAccount(t.ctx, a); err != nil {
 		return err
 	}
-	return t.tell(map[string]any{"ok": true, "id": a.ID.Text(id.Account), "merchant": m.ID.Text(id.Merchant), "adapter": a.Adapter},
-		a.ID.Text(id.Account)+" of "+m.Name+" at "+a.Adapter)
+	webhooks := intake.Path(a.Merchant, a.ID)
+	return t.tell(map[string]any{"ok": true, "id": a.ID.Text(id.Account), "merchant": m.ID.Text(id.Merchant), "adapter": a.Adapter, "webhooks": webhooks},
+		a.ID.Text(id.Account)+" of "+m.Name+" at "+a.Adapter+"\nthe acquirer sends webhooks to "+webhooks+" of your API's public address")
 }
 
 // seal opens the adapter with these settings and secrets, holds its contract to its own rules, and seals the secrets.
@@ -258,14 +260,15 @@ func (c accountListCmd) Run(t *tool) error {
 		if a.Paused {
 			state = "paused"
 		}
-		object := map[string]any{"id": name, "adapter": a.Adapter, "paused": a.Paused, "settings": rawJSON(a.Settings)}
+		object := map[string]any{"id": name, "adapter": a.Adapter, "paused": a.Paused, "settings": rawJSON(a.Settings),
+			"webhooks": intake.Path(a.Merchant, a.ID)}
 		if contract, err := adapter.ContractOf(a.Adapter, a.Settings); err != nil {
 			object["error"], promise = err.Error(), err.Error()
 		} else {
 			object["contract"], promise = contractObject(contract), contractText(contract)
 		}
 		objects = append(objects, object)
-		rows = append(rows, []string{name, a.Adapter, state, promise})
+		rows = append(rows, []string{name, a.Adapter, state, intake.Path(a.Merchant, a.ID), promise})
 	}
-	return t.tellList("acquirer_accounts", objects, "ACCOUNT\tADAPTER\tSTATE\tCONTRACT", rows)
+	return t.tellList("acquirer_accounts", objects, "ACCOUNT\tADAPTER\tSTATE\tWEBHOOKS\tCONTRACT", rows)
 }

@@ -8,6 +8,9 @@ import (
 
 	"github.com/hapaxpay/hapax/internal/app"
 	"github.com/hapaxpay/hapax/internal/devdb"
+	"github.com/hapaxpay/hapax/internal/flow"
+	"github.com/hapaxpay/hapax/internal/intake"
+	"github.com/hapaxpay/hapax/internal/sandbox"
 	"github.com/hapaxpay/hapax/internal/store"
 )
 
@@ -63,12 +66,17 @@ func (c devCmd) run(t *tool, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.seed(replica.Store, mem, acquirer.url); err != nil {
+	account, err := t.seed(replica.Store, mem, acquirer.url)
+	if err != nil {
 		return errors.Join(err, t.close(replica))
 	}
 	l, err := t.openPort(mem, "the API", "HAPAX_LISTEN", t.cfg.Listen)
 	if err := errors.Join(err, keep(dir, mem)); err != nil {
 		return errors.Join(err, t.close(replica))
+	}
+	hooks := sandbox.WebhooksTo("http://"+l.Addr().String()+intake.Path(account.Merchant, account.ID), mem.HookSecret)
+	if err := (&sandbox.Client{Base: acquirer.url}).SetWebhooks(t.ctx, hooks); err != nil {
+		return errors.Join(err, l.Close(), t.close(replica))
 	}
 	if err := t.welcome("http://"+l.Addr().String(), acquirer.url, mem.APIKey, dir); err != nil {
 		return errors.Join(err, t.close(replica))
@@ -114,7 +122,8 @@ Make a payment:
     -d '{"amount":499000,"currency":"KZT","client_reference":"order-1","payment_method":"pm_ok"}'; echo
 
 Repeat it: the same answer comes back, and the register still shows one movement.
-Send a payer to the acquirer's page instead: open the redirect_url of the answer in a browser, and pay there.
+Send a payer to the acquirer's page instead: open the redirect_url of the answer in a browser, and pay there. The acquirer
+tells us by webhook: the payment is paid at once.
 
   curl -si %[1]s/v1/payments \
     -H 'Authorization: Bearer %[3]s' \
@@ -131,14 +140,14 @@ Stop with Ctrl-C. Warnings and errors are logged here; HAPAX_LOG_LEVEL=info show
 }
 
 // seed makes the first merchant, account and API key, and points the account at the sandbox of this start.
-func (t *tool) seed(s *store.Store, mem *remembered, acquirerURL string) error {
+func (t *tool) seed(s *store.Store, mem *remembered, acquirerURL string) (flow.Account, error) {
 	settings, err := json.Marshal(map[string]string{"url": acquirerURL})
 	if err != nil {
-		return err
+		return flow.Account{}, err
 	}
-	secrets, err := json.Marshal(map[string]string{"secret": mem.SandboxSecret})
+	secrets, err := json.Marshal(map[string]any{"secret": mem.SandboxSecret, "webhook_secrets": []string{mem.HookSecret}})
 	if err != nil {
-		return err
+		return flow.Account{}, err
 	}
 	return t.ensureShop(s, mem, settings, secrets)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/devdb"
 	"github.com/hapaxpay/hapax/internal/store"
 )
@@ -51,10 +53,8 @@ func TestDevStartsStopsAndRemembers(t *testing.T) {
 	}
 	if status, p := pay(t, first.hello.text("address"), first.hello.text("api_key"), "order-3-first-try", hosted); status != 201 || p.text("status") != "registered" {
 		t.Errorf("the payer's page: %d %v\n%s", status, p, first.log)
-	} else if page, err := http.Get(p.text("redirect_url")); err != nil {
-		t.Error(err)
-	} else if err := page.Body.Close(); err != nil || page.StatusCode != http.StatusOK {
-		t.Errorf("the page answers %d %v", page.StatusCode, err)
+	} else {
+		payOnThePage(t, first, p)
 	}
 	checkInvariants(t, first.hello.text("sandbox"))                                           // a tool joins the running server
 	if out, _ := plain(t, exitGood, "verify"); !strings.HasSuffix(out, "\n19 of 19 hold\n") { // and finds the sandbox
@@ -86,7 +86,7 @@ func TestDevStartsStopsAndRemembers(t *testing.T) {
 	if status, other := pay(t, second.hello.text("address"), second.hello.text("api_key"), "order-2", strings.Replace(body, "order-1", "order-2", 1)); status != 201 {
 		t.Errorf("the second start cannot pay: %d %v\n%s", status, other, second.log)
 	}
-	if _, register := get(t, second.hello.text("sandbox")+"/register"); len(register.list("movements")) != 2 {
+	if _, register := get(t, second.hello.text("sandbox")+"/register"); len(register.list("movements")) != 3 {
 		t.Errorf("the register shows %v", register)
 	}
 	second.end(t, syscall.SIGINT)
@@ -191,6 +191,28 @@ func curlBodies(t *testing.T, hello object) (direct, hosted string) {
 		}
 	}
 	return bodies[0][1], bodies[1][1]
+}
+
+// payOnThePage pays as a payer does, who then closes the browser: the acquirer's webhook alone makes it paid.
+func payOnThePage(t *testing.T, dev *process, p object) {
+	t.Helper()
+	page, err := http.PostForm(p.text("redirect_url"), url.Values{"do": {"pay"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := page.Body.Close(); err != nil || page.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("the page answers %d %v", page.StatusCode, err)
+	}
+	r := payRequest(t, dev.hello.text("address"), dev.hello.text("api_key"), "", "")
+	r.Method, r.URL.Path, r.Body = http.MethodGet, "/v1/payments/"+p.text("id"), nil
+	dbtest.Eventually(t, func() bool {
+		_, now := send(t, r.Clone(t.Context()))
+		return now.text("status") == "paid"
+	})
+	messages := hapax(t, exitGood, "inbox", "list", "--state", "applied").list("messages")
+	if len(messages) == 0 || messages[0].text("type") != "charge.succeeded" || messages[0].text("payment") != p.text("id") || messages[0].text("trust") != "signed" {
+		t.Errorf("the inbox: %v", messages)
+	}
 }
 
 func secretsAreKept(t *testing.T, dir string) {

@@ -13,14 +13,18 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/hapaxpay/hapax/acquirer/signature"
 )
 
 // remembered is what dev keeps between two starts, readable by its user only.
 type remembered struct {
 	SecretKey     string `json:"secret_key"`
 	SandboxSecret string `json:"sandbox_secret"`
-	APIKey        string `json:"api_key"`
-	Merchant      string `json:"merchant"`
+	// HookSecret signs what the sandbox tells.
+	HookSecret string `json:"hook_secret,omitempty"`
+	APIKey     string `json:"api_key"`
+	Merchant   string `json:"merchant"`
 	// SandboxURL is where the sandbox of the last start listened.
 	SandboxURL string `json:"sandbox_url,omitempty"`
 	// Ports are addresses that were taken in place of wanted ones, which were in use: a second start has the same.
@@ -129,6 +133,9 @@ func recall(dir string) (*remembered, error) {
 	}
 	if mem.SandboxSecret == "" {
 		mem.SandboxSecret = hex.EncodeToString(random(16))
+	}
+	if mem.HookSecret == "" {
+		mem.HookSecret = signature.NewSecret([signature.NewSecretBytes]byte(random(signature.NewSecretBytes))).Text()
 	}
 	return mem, nil
 }

@@ -16,19 +16,19 @@ const shopName = "demo shop"
 
 // ensureShop makes what is missing of the first merchant, its API key and its sandbox account, and points the account
 // at the sandbox of this start. What exists stays, so that payments of earlier starts are still there.
-func (t *tool) ensureShop(s *store.Store, mem *remembered, settings, secrets []byte) error {
+func (t *tool) ensureShop(s *store.Store, mem *remembered, settings, secrets []byte) (a flow.Account, err error) {
 	m, err := t.shop(s, mem)
 	if err != nil {
-		return err
+		return a, err
 	}
 	if err := t.shopKey(s, mem, m); err != nil {
-		return err
+		return a, err
 	}
 	accounts, err := s.AccountsOf(t.ctx, m.ID)
 	if err != nil {
-		return err
+		return a, err
 	}
-	a := flow.Account{Merchant: m.ID, ID: (&host.Runtime{}).NewID(), Adapter: "sandbox"}
+	a = flow.Account{Merchant: m.ID, ID: (&host.Runtime{}).NewID(), Adapter: "sandbox"}
 	write := s.AddAccount
 	if len(accounts) > 0 {
 		a = accounts[0]
@@ -39,9 +39,9 @@ func (t *tool) ensureShop(s *store.Store, mem *remembered, settings, secrets []b
 	}
 	a.Settings = settings
 	if a.Secrets, err = t.seal(a, secrets); err != nil {
-		return err
+		return a, err
 	}
-	return write(t.ctx, a)
+	return a, write(t.ctx, a)
 }
 
 // shop finds the merchant of earlier starts, or makes it.

@@ -26,6 +26,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/host"
 	"github.com/hapaxpay/hapax/internal/httpapi"
+	"github.com/hapaxpay/hapax/internal/intake"
 	"github.com/hapaxpay/hapax/internal/metrics"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/outbox"
@@ -60,6 +61,7 @@ type Replica struct {
 	Flow    *flow.Flow
 	Sweep   *sweep.Sweep[flow.Tx]
 	Relay   *outbox.Relay
+	Intake  *intake.Intake
 	Handler http.Handler
 	server  *http.Server
 }
@@ -96,6 +98,9 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 		func(where string, err error) { o.Log.Warn("sweep", "where", where, "error", err.Error()) })
 	r.Relay = outbox.New(outbox.Config{Sinks: sinks(o), Every: cfg.RelayEvery, Retention: cfg.KeyRetention,
 		Report: func(where string, err error) { o.Log.Warn("relay", "where", where, "error", err.Error()) }}, st, r.rt, o.Faults, watch)
+	r.Intake = intake.New(intake.Config{Lease: cfg.Lease, Every: cfg.SweepEvery, Retention: cfg.KeyRetention}, intake.Parts{Store: st,
+		Acquirers: adapters, Runtime: r.rt, Faults: o.Faults, Flow: r.Flow, House: st, Watch: watch,
+		Report: func(where string, err error) { o.Log.Warn("intake", "where", where, "error", err.Error()) }})
 	r.Handler = httpapi.New(r.door(o, registry))
 	if o.WithoutAPI {
 		r.Handler = onlyHealth(r.Handler)
@@ -107,7 +112,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 // door says what the HTTP door leads to, and how.
 func (r *Replica) door(o Options, registry *prometheus.Registry) httpapi.Config {
 	s := &service{r.Flow, r.Store}
-	c := httpapi.Config{Service: s, Keys: r.Store, Log: o.Log, Ready: r.ready,
+	c := httpapi.Config{Service: s, Keys: r.Store, Log: o.Log, Messages: r.Intake, Ready: r.ready,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Register: registry,
 		MaxAmount: r.cfg.MaxAmount, RatePerSecond: r.cfg.RateLimit, Version: o.Version, AllowLoopbackReturn: o.Dev}
 	if o.Dev {
@@ -188,12 +193,13 @@ func (r *Replica) Serve(l net.Listener) error {
 	return nil
 }
 
-// Work runs the sweep and the relay until ctx is done.
+// Work runs the loops side by side until ctx is done.
 func (r *Replica) Work(ctx context.Context) {
-	var work sync.WaitGroup
-	work.Go(func() { r.Sweep.Run(ctx) })
-	work.Go(func() { r.Relay.Run(ctx) })
-	work.Wait()
+	var loops sync.WaitGroup
+	for _, run := range []func(context.Context){r.Sweep.Run, r.Intake.Run, r.Relay.Run} {
+		loops.Go(func() { run(ctx) })
+	}
+	loops.Wait()
 }
 
 // sinks gives those that every event goes to.

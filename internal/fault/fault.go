@@ -93,7 +93,7 @@ func (p *Plan) add(part string) error {
 		r.nth, action = n, action[:at]
 	}
 	r.action, r.argument, _ = strings.Cut(action, ":")
-	if known := slices.Concat(operation.Points, outbox.Points); !slices.Contains(known, point) {
+	if known := slices.Concat(operation.Points, operation.MessagePoints, outbox.Points); !slices.Contains(known, point) {
 		return fmt.Errorf("faults: no such point %q; there are %s", point, strings.Join(known, ", "))
 	}
 	if r.action != "kill" && r.action != "stop" && (r.action != "hold" || r.argument == "") {

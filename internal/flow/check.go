@@ -61,15 +61,36 @@ func (f *Flow) standing(ctx context.Context, merchant, pay id.ID) (at Attempt, o
 	return at, open, now, err
 }
 
-// ask looks the charge and the open modifications up, within the bounds of the account, and applies what is told.
+// ask looks the charge and the open modifications up and applies what is told.
 func (f *Flow) ask(ctx context.Context, adapter acquirer.Adapter, at Attempt, mods []payment.Modification, now time.Time, requestID string) error {
-	p, contract := at.Payment, f.contract(adapter)
-	leave, ok := f.limits.enter(p.Account, contract.ParallelBound(), f.rt.Instant().Mono)
+	p := at.Payment
+	told, _, ok := f.inquire(ctx, adapter, at, mods, now, requestID)
 	if !ok {
 		return nil
 	}
-	answered := true
-	var told []evidence.Observation
+	if err := f.faults.Hit(ctx, operation.PointAfterLookup); err != nil {
+		return err
+	}
+	return f.store.InTx(ctx, "checked", func(ctx context.Context, tx Tx) error {
+		g, err := tx.Guard(ctx)
+		if err != nil {
+			return err
+		}
+		fresh := append([]evidence.Observation(nil), told...) // a second run judges them anew
+		return f.apply(ctx, tx, g, []truth{{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: f.contract(adapter), observations: fresh}})
+	})
+}
+
+// inquire looks the charge and the open modifications up, within the bounds of the account; ok is false where it has no place.
+// answered says whether the acquirer answered about the charge, where it can be asked.
+func (f *Flow) inquire(ctx context.Context, adapter acquirer.Adapter, at Attempt, mods []payment.Modification, now time.Time,
+	requestID string) (told []evidence.Observation, answered, ok bool) {
+	p, contract := at.Payment, f.contract(adapter)
+	leave, ok := f.limits.enter(p.Account, contract.ParallelBound(), f.rt.Instant().Mono)
+	if !ok {
+		return nil, false, false
+	}
+	answered = true
 	if action := chargeAction(p); contract.For(action).CanLookup() {
 		told = f.look(ctx, adapter, p, now, requestID)
 		answered = told[0].Answered
@@ -84,17 +105,7 @@ func (f *Flow) ask(ctx context.Context, adapter acquirer.Adapter, at Attempt, mo
 		}
 	}
 	leave(answered, f.rt.Instant().Mono)
-	if err := f.faults.Hit(ctx, operation.PointAfterLookup); err != nil {
-		return err
-	}
-	return f.store.InTx(ctx, "checked", func(ctx context.Context, tx Tx) error {
-		g, err := tx.Guard(ctx)
-		if err != nil {
-			return err
-		}
-		fresh := append([]evidence.Observation(nil), told...) // a second run judges them anew
-		return f.apply(ctx, tx, g, []truth{{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: contract, observations: fresh}})
-	})
+	return told, answered, true
 }
 
 // objectOf is the acquirer's id of what a modification is about.

@@ -100,14 +100,14 @@ func (f *Flow) attribute(ctx context.Context, a Account, c acquirer.Contract, mo
 			return err
 		}
 		var truths []truth
-		var strays []acquirer.Movement
+		var strays []stray
 		for _, m := range moved {
 			p, ok := owners[chargeOf(m)]
 			if !ok && payment.Foreign(f.cfg.Environment, a.Merchant, m.OurReference) {
 				continue // another tenant's or installation's, through the same acquirer account
 			}
 			if !ok {
-				strays = append(strays, m)
+				strays = append(strays, stray{m, f.movementSeen(payment.Payment{Merchant: a.Merchant, Account: a.ID}, m, moved, g.Now)})
 				continue
 			}
 			truths = append(truths, truth{row: Row{p.Merchant, p.ID}, intent: p.Intent, contract: c,
@@ -189,11 +189,18 @@ func undone(o *evidence.Observation, m acquirer.Movement, all []acquirer.Movemen
 	}
 }
 
-// keepAside books movements that fit no payment of ours, each with a review (PROTOCOL I-14).
-func (f *Flow) keepAside(ctx context.Context, tx Tx, g operation.Guard, a Account, strays []acquirer.Movement) error {
+// stray is money that moved and fits no payment of ours, with what told of it.
+type stray struct {
+	moved acquirer.Movement
+	seen  evidence.Observation
+}
+
+// keepAside books strays, each with a review (PROTOCOL I-14).
+func (f *Flow) keepAside(ctx context.Context, tx Tx, g operation.Guard, a Account, strays []stray) error {
 	w := &writes{f: f, g: g}
 	rows := make([]payment.Movement, len(strays))
-	for n, m := range strays {
+	for n, one := range strays {
+		m := one.moved
 		rows[n] = payment.Movement{Merchant: a.Merchant, ID: f.rt.NewID(), Account: a.ID, Reference: m.Reference, Object: m.Object, Kind: m.Kind,
 			AcquirerKey: m.OurReference, Amount: m.Amount, State: payment.Unapplied, Cause: string(payment.ReviewUnattributed), At: m.At}
 	}
@@ -202,7 +209,10 @@ func (f *Flow) keepAside(ctx context.Context, tx Tx, g operation.Guard, a Accoun
 		return err
 	}
 	for n, m := range rows {
+		o := strays[n].seen
 		if !fresh[n] {
+			o.Effect, o.Why = evidence.Repeat, "this movement is booked already"
+			w.evidence = append(w.evidence, o)
 			continue
 		}
 		s := ledger.Subject{Merchant: m.Merchant, Account: m.Account, Base: unattributedBase(m)}
@@ -212,7 +222,6 @@ func (f *Flow) keepAside(ctx context.Context, tx Tx, g operation.Guard, a Accoun
 		}
 		w.post(s, ledger.Posting{Rule: rule, Reference: m.Reference, Amount: m.Amount})
 		w.movementReview(m, "money moved at the acquirer under a key of which this database has no payment")
-		o := f.movementSeen(payment.Payment{Merchant: m.Merchant, Account: m.Account}, strays[n], strays, g.Now)
 		o.Effect, o.Why = evidence.Booked, m.Cause
 		w.evidence = append(w.evidence, o)
 		f.watch.Alarm("unapplied_money", m.Merchant.String(), "", "")

@@ -36,6 +36,7 @@ type Flow struct {
 	faults    operation.Faults
 	limits    *limits
 	fresh     time.Duration // of a permit: bytes may leave as long after it
+	callUntil time.Duration // of questions that nobody waits for
 }
 
 // Watcher counts what operators alert on (PROTOCOL section 15).
@@ -57,7 +58,8 @@ type Sighting struct {
 
 // New joins store, engine and acquirers.
 func New(cfg Config, engine operation.Config, store Store, acquirers Acquirers, rt operation.Runtime, faults operation.Faults, watch Watcher) *Flow {
-	f := &Flow{cfg: cfg, acquirers: acquirers, store: store, rt: rt, watch: watch, limits: newLimits(), fresh: engine.Fresh, faults: faults}
+	f := &Flow{cfg: cfg, acquirers: acquirers, store: store, rt: rt, watch: watch, limits: newLimits(), fresh: engine.Fresh,
+		callUntil: engine.CallUntil, faults: faults}
 	kinds := map[operation.Kind]operation.Handler[Tx]{
 		operation.CreateIntent:  &createIntent{f},
 		operation.CreatePayment: &createPayment{f},

@@ -100,6 +100,7 @@ type Policy struct {
 // and each array is sorted by the implementation before it locks or inserts.
 type Tx interface {
 	operation.Tx
+	Inbox
 
 	// InsertIntents creates intents and the first row of their versions. An intent whose client reference exists
 	// already is left out silently: LockIntents finds the other one. CreatedAt and UpdatedAt are the database's.

@@ -166,7 +166,7 @@ func pageOf(cursor string) []*huma.Param {
 func (d *door) routes() []route {
 	return []route{d.routeCreateIntent(), d.routeIntents(), d.routeIntent(), d.routeCreatePayment(), d.routePayments(), d.routePayment(),
 		d.routeCheck(), d.routeCapture(), d.routeCancel(), d.routeCancelCode(), d.routeRefund(), d.routeRefunds(), d.routeRefundByID(),
-		d.routeEvents(), d.routeEvent()}
+		d.routeEvents(), d.routeEvent(), d.routeMessage()}
 }
 
 func (d *door) operation(method, path, name, summary string) huma.Operation {

@@ -59,6 +59,8 @@ type Config struct {
 	Service Service
 	Keys    auth.Finder
 	Log     *slog.Logger
+	// Messages takes what acquirers tell; nil: nothing is taken.
+	Messages Messages
 
 	// Ready gives the reasons why this process cannot serve now, in words for an operator; nil: always ready.
 	Ready func(ctx context.Context) []Reason

@@ -22,6 +22,8 @@ type door struct {
 	api      huma.API
 	contract contract
 	limits   *limits
+	senders  *limits       // of acquirers' messages, by account
+	places   chan struct{} // one for each message that is being taken
 	metrics  metrics
 }
 
@@ -31,6 +33,7 @@ type handler func(ctx context.Context, x *exchange) (reply, error)
 // route is one operation of the contract with what answers it.
 type route struct {
 	huma.Operation
+	open   bool  // asks for no API key
 	list   bool  // takes a filter and a page; the others take no query
 	body   shape // nil: none is read
 	bare   bool  // the body may be left out
@@ -42,7 +45,8 @@ func New(cfg Config) http.Handler { return newDoor(cfg) }
 
 func newDoor(cfg Config) *door {
 	cfg = cfg.withDefaults()
-	d := &door{cfg: cfg, mux: http.NewServeMux(), limits: newLimits(cfg.RatePerSecond), metrics: newMetrics(cfg.Register)}
+	d := &door{cfg: cfg, mux: http.NewServeMux(), limits: newLimits(cfg.RatePerSecond),
+		senders: newLimits(messagesPerSecond), places: make(chan struct{}, maxMessages), metrics: newMetrics(cfg.Register)}
 	d.contract = newContract(cfg.Version)
 	d.api = humago.New(d.mux, huma.Config{OpenAPI: d.contract.OpenAPI})
 	for _, rt := range d.routes() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/intake"
 	"github.com/hapaxpay/hapax/internal/outbox"
 	"github.com/hapaxpay/hapax/internal/store"
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,11 +26,19 @@ type Watcher struct {
 	alarms    map[string]prometheus.Counter // by reason
 	uncounted prometheus.Counter
 	settled   prometheus.Histogram
-	delivered *prometheus.HistogramVec // by sink
-	failed    *prometheus.CounterVec   // by sink
+	delivered *prometheus.HistogramVec      // by sink
+	failed    *prometheus.CounterVec        // by sink
+	refused   map[string]prometheus.Counter // by reason
+	skew      prometheus.Histogram
 }
 
-var _ flow.Watcher = (*Watcher)(nil)
+var (
+	_ flow.Watcher   = (*Watcher)(nil)
+	_ intake.Watcher = (*Watcher)(nil)
+)
+
+// skewBuckets reach from good clocks over the window in which messages are taken to a clock that is a day off, in seconds.
+var skewBuckets = []float64{1, 2, 5, 15, 30, 60, 120, 300, 600, 3600, 24 * 3600}
 
 // settleBuckets reach from a takeover at the end of the first lease to a review that took a day, in seconds.
 var settleBuckets = []float64{1, 2, 5, 15, 30, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
@@ -60,8 +69,26 @@ func New(register prometheus.Registerer, log *slog.Logger) *Watcher {
 	for _, reason := range append(Alarms, otherAlarm) {
 		w.alarms[reason] = alarms.WithLabelValues(reason)
 	}
+	w.refused, w.skew = map[string]prometheus.Counter{}, prometheus.NewHistogram(prometheus.HistogramOpts{Name: skewName, Help: meaning(skewName), Buckets: skewBuckets})
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: refusedName, Help: meaning(refusedName)}, []string{"reason"})
+	register.MustRegister(refused, w.skew)
+	for _, reason := range intake.Reasons {
+		w.refused[reason] = refused.WithLabelValues(reason)
+	}
 	return w
 }
+
+// Refused implements intake.Watcher. A reason that is not known is counted apart.
+func (w *Watcher) Refused(reason string) {
+	if c, known := w.refused[reason]; known {
+		c.Inc()
+		return
+	}
+	w.uncounted.Inc()
+}
+
+// Skew implements intake.Watcher.
+func (w *Watcher) Skew(d time.Duration) { w.skew.Observe(d.Abs().Seconds()) }
 
 // Count adds one to the metric of what. A name that no metric stands for is counted apart: the label set stays closed.
 func (w *Watcher) Count(what string) {
@@ -187,6 +214,10 @@ func (b *backlog) Collect(out chan<- prometheus.Metric) {
 	gauge(dueName, float64(w.Due))
 	gauge(dueAgeName, w.OldestDue.Seconds())
 	gauge(inProgressName, float64(w.InProgress))
+	gauge(messagesName, float64(w.Messages))
+	gauge(messagesAgeName, w.OldestMessage.Seconds())
+	gauge(parkedName, float64(w.ParkedMessages))
+	gauge(unreadableName, float64(w.UnreadableMessages))
 	gauge(unnumberedName, float64(w.Unnumbered))
 	gauge(unnumAgeName, w.OldestUnnumbered.Seconds())
 	b.deliveries(out, w.Deliveries)

@@ -54,7 +54,8 @@ func (f fake) Backlog(context.Context) (store.Backlog, error) {
 		OldestReviewAge: 7 * time.Second, OpenRefunds: 12, OldestRefund: 13 * time.Second, UnknownChanges: 14, OldestUnknownChange: 15 * time.Second,
 		OpenCompensations: 16, OldestCompensation: 17 * time.Second, OpenDisputes: 18,
 		Unnumbered: 19, OldestUnnumbered: 20 * time.Second,
-		Deliveries: []store.SinkBacklog{{Sink: "endpoint", Waiting: 21, Oldest: 22 * time.Second, Failing: 23, Abandoned: 24}}}, f.err
+		Deliveries: []store.SinkBacklog{{Sink: "endpoint", Waiting: 21, Oldest: 22 * time.Second, Failing: 23, Abandoned: 24}},
+		Messages:   25, OldestMessage: 26 * time.Second, ParkedMessages: 27, UnreadableMessages: 28}, f.err
 }
 
 func (fake) Counters() store.Counters {
@@ -139,6 +140,7 @@ func TestTheBacklogIsReadOnScrape(t *testing.T) {
 	want := map[string]float64{"hapax_backlog_readable": 1, "hapax_operations_due": 1, "hapax_operations_in_progress": 2, "hapax_payments_unknown": 3,
 		"hapax_refunds_open": 12, "hapax_refunds_open_oldest_seconds": 13, "hapax_changes_unknown": 14, "hapax_changes_unknown_oldest_seconds": 15,
 		"hapax_compensations_open": 16, "hapax_compensations_open_oldest_seconds": 17, "hapax_disputes_open": 18,
+		"hapax_messages_waiting": 25, "hapax_messages_waiting_oldest_seconds": 26, "hapax_messages_parked": 27, "hapax_messages_unreadable": 28,
 		"hapax_reviews_open": 4, "hapax_operations_due_oldest_seconds": 5, "hapax_payments_unknown_oldest_seconds": 6, "hapax_reviews_open_oldest_seconds": 7,
 		"hapax_transaction_retries_total": 8, "hapax_ledger_key_hits_total": 9, "hapax_commits_unknown_total": 10, "hapax_database_changes_total": 11,
 		"hapax_events_unnumbered": 19, "hapax_events_unnumbered_oldest_seconds": 20}
@@ -190,6 +192,7 @@ func TestAnAlarmIsCountedAndLogged(t *testing.T) {
 hapax_alarms_total{reason="key_used_with_other_parameters"} 0
 hapax_alarms_total{reason="other"} 1
 hapax_alarms_total{reason="unapplied_money"} 1
+hapax_alarms_total{reason="unreadable_message"} 0
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "hapax_alarms_total"); err != nil {
 		t.Error(err)
@@ -247,7 +250,7 @@ func TestEverythingThatIsCountedHasAMetric(t *testing.T) {
 func toldNames(t *testing.T) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
-	for _, dir := range []string{"../operation", "../flow", "../sweep"} {
+	for _, dir := range []string{"../operation", "../flow", "../sweep", "../intake"} {
 		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
@@ -289,4 +292,22 @@ func selectorOf(method *ast.SelectorExpr) (string, bool) {
 		return "", false
 	}
 	return field.Sel.Name, true
+}
+
+func TestRefusedMessagesAreCountedByReason(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	w := metrics.New(registry, nil)
+	w.Refused("too_old")
+	w.Refused("a reason that is not listed")
+	w.Skew(-7 * time.Second)
+	if got := values(t, registry); got["hapax_uncounted_total"] != 1 || got["hapax_messages_skew_seconds"] != 7 {
+		t.Errorf("counted %v", got)
+	}
+	want := "# HELP hapax_messages_refused_total " + helpOf(t, "hapax_messages_refused_total") + "\n# TYPE hapax_messages_refused_total counter\n"
+	for _, reason := range []string{"malformed", "mismatch", "missing", "other", "too_new", "too_old"} {
+		want += `hapax_messages_refused_total{reason="` + reason + `"} ` + map[bool]string{true: "1", false: "0"}[reason == "too_old"] + "\n"
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "hapax_messages_refused_total"); err != nil {
+		t.Error(err)
+	}
 }

@@ -38,6 +38,12 @@ const (
 	waitingAgeName  = "hapax_deliveries_waiting_oldest_seconds"
 	failingName     = "hapax_deliveries_failing"
 	abandonedName   = "hapax_deliveries_abandoned"
+	refusedName     = "hapax_messages_refused_total"
+	skewName        = "hapax_messages_skew_seconds"
+	messagesName    = "hapax_messages_waiting"
+	messagesAgeName = "hapax_messages_waiting_oldest_seconds"
+	parkedName      = "hapax_messages_parked"
+	unreadableName  = "hapax_messages_unreadable"
 )
 
 // counted maps what the engine and the flows count to its metric.
@@ -52,17 +58,23 @@ var counted = map[string]string{
 	"record_failed":   "hapax_records_failed_total",
 	"record_repeated": "hapax_records_repeated_total",
 	"commit_unknown":  "hapax_claims_unknown_total",
+
+	"message_received": "hapax_messages_received_total",
+	"message_repeated": "hapax_messages_repeated_total",
+	"message_failed":   "hapax_messages_failed_total",
+	"message_stale":    "hapax_messages_stale_total",
 }
 
 // Alarms are the reasons of hapax_alarms_total; any other one is counted as "other".
-var Alarms = []string{"unapplied_money", "key_used_with_other_parameters"}
+var Alarms = []string{"unapplied_money", "key_used_with_other_parameters", "unreadable_message"}
 
 const otherAlarm = "other"
 
 // scraped are the metrics that Watch reads.
 var scraped = []string{readableName, unknownName, unknownAgeName, refundsName, refundsAgeName, changesName, changesAgeName, backName,
 	backAgeName, disputesName, reviewsName, reviewsAgeName, dueName, dueAgeName, inProgressName,
-	ledgerHitsName, retriesName, commitsName, epochsName, unnumberedName, unnumAgeName, waitingName, waitingAgeName, failingName, abandonedName}
+	ledgerHitsName, retriesName, commitsName, epochsName, unnumberedName, unnumAgeName, waitingName, waitingAgeName, failingName, abandonedName,
+	messagesName, messagesAgeName, parkedName, unreadableName}
 
 // bySink are those of them that have the label sink.
 var bySink = []string{waitingName, waitingAgeName, failingName, abandonedName}
@@ -117,8 +129,26 @@ var Table = []Row{
 	{"hapax_records_repeated_total", "counter", "", "Runs of a record again, because the database was away or did not say whether it had committed.",
 		"A rate above 0 for 5 minutes: the database or the way to it is ill."},
 	{"hapax_claims_unknown_total", "counter", "", "Claims of which the database did not say whether they had committed.", "As for hapax_records_repeated_total."},
-	{alarmsName, "counter", "reason", "What must never happen silently: money that was booked without an order (unapplied_money), an acquirer that says that a key was used with other parameters (key_used_with_other_parameters), other.",
+	{alarmsName, "counter", "reason", "What must never happen silently: money that was booked without an order (unapplied_money), an acquirer that says that a key was used with other parameters (key_used_with_other_parameters), a message that was signed by an acquirer and cannot be read (unreadable_message), other.",
 		"Any. The log line \"alarm\" names merchant, intent and payment."},
+	{"hapax_messages_received_total", "counter", "", "Messages of acquirers that were taken at the door and stored.",
+		"A rate of 0 for as long as payments usually cause none: an acquirer sends elsewhere, or nothing."},
+	{"hapax_messages_repeated_total", "counter", "", "Further deliveries of messages that were stored before.",
+		"A share well above usual: acquirers do not get our answers."},
+	{refusedName, "counter", "reason", "Messages that were not proven to come from the acquirer, by reason; nothing of them is stored. too_old and too_new are authentic.",
+		"mismatch at a steady rate: a secret was changed on one side only. too_old or too_new: compare the clocks, see hapax_messages_skew_seconds."},
+	{skewName, "histogram", "", "How far the signed time of authentic messages was from the database's clock at receipt, either way, in seconds.",
+		"The median over 60: a clock is wrong. At 300 messages are refused."},
+	{"hapax_messages_failed_total", "counter", "", "Tries to apply a message that failed; it stays due.",
+		"A rate above 0 for 15 minutes: see `hapax inbox list` and the log."},
+	{"hapax_messages_stale_total", "counter", "", "Results of tries that were dropped because another worker had picked the message meanwhile.",
+		"A rate well above usual: workers stand still for longer than a lease."},
+	{messagesName, "gauge", "", "Messages that are stored and not applied yet.", "Growing for 5 minutes: no worker runs, or it is behind."},
+	{messagesAgeName, "gauge", "", "Age of the oldest message that is stored and not applied yet, in seconds.",
+		"Over 300: see `hapax inbox list --state received`."},
+	{parkedName, "gauge", "", "Messages that fit no payment yet. They are tried again.", "Above 0 for a day: see `hapax inbox list --state parked`."},
+	{unreadableName, "gauge", "", "Messages that cannot be read, and were not given back to be tried again.",
+		"Any that is signed: the acquirer's form has changed. See `hapax inbox list --state unreadable`."},
 	{ledgerHitsName, "counter", "", "Ledger rows refused because their key existed already.", "Any: a defect upstream of the ledger. Stop and read the log."},
 	{retriesName, "counter", "", "Transactions run again after a serialization failure or a deadlock.", "A rate well above usual."},
 	{commitsName, "counter", "", "COMMITs whose answer was lost, of every transaction.", "A rate above 0 for 5 minutes: the database or the way to it is ill."},

@@ -192,6 +192,16 @@ const (
 	PointAfterRecord  = "after-record"
 )
 
-// Points lists every crash point.
+// The points on the way of an acquirer's message, from the door to what it tells.
+const (
+	PointAfterStore    = "after-store"
+	PointBeforeReceive = "before-receive"
+	PointInReceive     = "in-receive"
+)
+
+// MessagePoints lists them.
+var MessagePoints = []string{PointAfterStore, PointBeforeReceive, PointInReceive}
+
+// Points lists every crash point of an operation.
 var Points = []string{PointInClaim, PointAfterClaim, PointBeforeWrite, PointAfterWrite, PointAfterReply, PointBeforeLookup, PointAfterLookup,
 	PointBeforePermit, PointAfterPermit, PointBeforeRecord, PointInRecord, PointAfterRecord}

@@ -44,6 +44,7 @@ const (
 	CodeInvalid          Code = "code_invalid"
 	CodeExpired          Code = "code_expired"
 	RefundUnsettled      Code = "refund_unsettled"
+	SignatureInvalid     Code = "signature_invalid"
 	Internal             Code = "internal"
 )
 
@@ -62,6 +63,7 @@ var Table = []Row{
 	{KeyMissing, 400, "The Idempotency-Key header is missing.", "Send one key for one purchase, capture, cancel or refund, kept until the final answer, reused on every retry."},
 	{KeyInvalid, 400, "The Idempotency-Key header is not valid.", "Send 1 to 255 visible ASCII characters, once."},
 	{Unauthenticated, 401, "The API key is missing, unknown, expired or revoked.", "Send Authorization: Bearer with a valid key."},
+	{SignatureInvalid, 401, "The message is not proven to come from the acquirer.", "Sign the exact bytes with a secret of this account, at the time of sending; compare the clocks. Nothing was stored."},
 	{Forbidden, 403, "The API key does not allow this.", "Use a key that does."},
 	{NotFound, 404, "There is no such thing, or it is not yours.", "Check the identifier and the mode (test or live) of your API key."},
 	{MethodNotAllowed, 405, "This path does not take this method.", "See the Allow header."},

@@ -120,7 +120,7 @@ func (r *Rig) Sent(match func(sandbox.WireEntry) bool) int {
 func (r *Rig) AddAccount(m Merchant) id.ID {
 	r.T.Helper()
 	account := r.runtime.NewID()
-	sealed, err := r.ring.Seal(m.ID, account, []byte(`{"secret":"`+AcquirerSecret+`"}`))
+	sealed, err := r.ring.Seal(m.ID, account, Secrets)
 	r.must(err)
 	_, err = r.Owner.Exec(r.T.Context(), `INSERT INTO acquirer_account (merchant_id, id, adapter, settings, secrets)
 		SELECT merchant_id, $2, adapter, settings, $3 FROM acquirer_account WHERE merchant_id = $1 AND id = $4`, m.ID, account, sealed, m.Account)

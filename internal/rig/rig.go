@@ -107,7 +107,7 @@ func (r *Rig) AddMerchant(terms Terms) Merchant {
 	}
 	raw, err := json.Marshal(settings)
 	r.must(err)
-	sealed, err := r.ring.Seal(m.ID, m.Account, []byte(`{"secret":"`+AcquirerSecret+`"}`))
+	sealed, err := r.ring.Seal(m.ID, m.Account, Secrets)
 	r.must(err)
 	ctx := r.T.Context()
 	for _, q := range []struct {
@@ -264,6 +264,10 @@ func (p *Replica) Do(ctx context.Context, m Merchant, method, path, key string, 
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	return send(req)
+}
+
+func send(req *http.Request) (Response, error) {
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return Response{}, err

@@ -16,7 +16,7 @@ import (
 	"github.com/hapaxpay/hapax/money"
 )
 
-// tables are those of migrations 0001 and 0002, with their primary keys, unique indexes and CHECKs under their names.
+// tables are those of migrations 0001 and 0002, and the inbox of 0003, with their primary keys, unique indexes and CHECKs under their names.
 type tables struct {
 	policies   *table[id.ID, flow.Policy] // of the table merchant
 	accounts   *table[flow.Row, flow.Account]
@@ -37,6 +37,8 @@ type tables struct {
 	modifications *table[flow.Row, payment.Modification]
 	disputes      *table[flow.Row, payment.Dispute]
 	codes         *table[codeKey, payment.CancelCode]
+
+	messages *table[flow.Row, flow.Message]
 }
 
 // intentVersion is one row of payment_intent_version: the command that made a version.
@@ -115,7 +117,7 @@ func newTables() tables {
 		reviews:   reviewTable(),
 		decisions: newTable("decision", func(d flow.Decision) flow.Row { return flow.Row{Merchant: d.Merchant, ID: d.ID} }, checkDecision, decisionCommand),
 
-		modifications: modificationTable(),
+		modifications: modificationTable(), messages: messageTable(),
 		disputes: newTable("dispute", func(d payment.Dispute) flow.Row { return flow.Row{Merchant: d.Merchant, ID: d.ID} }, checkDispute,
 			unique[payment.Dispute]{"dispute_reference", func(d payment.Dispute) (any, bool) {
 				return merchantRow{d.Merchant, d.Account, d.Reference}, true

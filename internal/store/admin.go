@@ -125,6 +125,10 @@ type Backlog struct {
 	OldestRefund, OldestUnknownChange, OldestCompensation time.Duration
 	OpenDisputes                                          int64
 
+	// Messages of acquirers that are not applied yet, wait for their payment, cannot be read.
+	Messages, ParkedMessages, UnreadableMessages int64
+	OldestMessage                                time.Duration
+
 	Unnumbered       int64 // events without a place in the feed
 	OldestUnnumbered time.Duration
 	Deliveries       []SinkBacklog
@@ -162,8 +166,13 @@ func (s *Store) Backlog(ctx context.Context) (b Backlog, err error) {
 	return b, err
 }
 
-// newsBacklog counts what the relay has still to do.
+// newsBacklog counts what the intake and the relay have still to do.
 func newsBacklog(ctx context.Context, q *dbgen.Queries, b *Backlog) error {
+	inbox, err := q.InboxBacklog(ctx)
+	if err != nil {
+		return err
+	}
+	b.Messages, b.ParkedMessages, b.UnreadableMessages, b.OldestMessage = inbox.Waiting, inbox.Parked, inbox.Unreadable, seconds(inbox.OldestSeconds)
 	events, err := q.OutboxBacklog(ctx)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 -- 0003: truth from outside and news to the outside: inbox, outbox, feed, deliveries, webhook endpoints, mail.
--- Why: acquirers' webhooks come in, events go out. Locks: ACCESS EXCLUSIVE on event, payment_intent and merchant for a moment;
--- the new keys of event are built under that lock, which reads the table once.
+-- Why: acquirers' webhooks come in, events go out. Locks: ACCESS EXCLUSIVE on event, payment_intent and merchant for a moment,
+-- SHARE on payment; the new keys of event and the index of payment are built under them, which reads each table once.
 -- Rules: as in 0001. Order comes from a position that the owner of a merchant's feed gives, never from a sequence (rule 8).
 
 -- An event tells of an intent, or of a webhook endpoint: its subject. Events of one subject are in the order of its versions.
@@ -162,7 +162,10 @@ CREATE TABLE inbox_message (
 ) WITH (fillfactor = 70);
 CREATE INDEX inbox_message_due ON inbox_message (merchant_id, due_at) WHERE due_at IS NOT NULL;
 CREATE INDEX inbox_message_intent ON inbox_message (merchant_id, intent_id) WHERE intent_id IS NOT NULL;
-CREATE INDEX inbox_message_ended ON inbox_message (ended_at) WHERE ended_at IS NOT NULL; -- purge
+CREATE INDEX inbox_message_ended ON inbox_message (ended_at) WHERE state IN ('applied', 'ignored'); -- purge
+CREATE INDEX inbox_message_unreadable ON inbox_message (merchant_id, id) WHERE state = 'unreadable';
+-- News of a page may name the page alone. Written once, when the page is registered: later updates of the payment stay HOT.
+CREATE INDEX payment_session ON payment (merchant_id, session_reference) WHERE session_reference IS NOT NULL;
 
 -- Notifications to people, off until a merchant writes a template.
 ALTER TABLE payment_intent

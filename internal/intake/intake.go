@@ -1,0 +1,225 @@
+// Package intake takes what acquirers tell us: the door that stores it, and the loop that applies it.
+//
+// Owns the inbox: verified on the raw bytes, stored before anything else, applied once, parked when early (PROTOCOL V3, V4).
+// Never parses a body at the door, starts a goroutine, reads a clock, or decides what a message proves.
+// Read next: door.go, then internal/flow/receive.go, which lets what was told enter like any other truth.
+package intake
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hapaxpay/hapax/internal/flow"
+	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/operation"
+)
+
+// Limits of the inbox.
+const (
+	MaxBody     = 256 << 10 // of one message, in bytes
+	Batch       = 32        // messages picked at once
+	PerMerchant = 8         // of them, of one merchant: many due messages of one do not starve the rest (PROTOCOL S2)
+	PurgeBatch  = 1000
+	maxBatches  = 16 // in a row, before purging gets its turn
+	maxWork     = 10 * time.Minute
+)
+
+// Config of an intake.
+type Config struct {
+	Lease     time.Duration // of a pick; it doubles with each one that did not end the message
+	Every     time.Duration // between two passes, where nobody rings
+	Retention time.Duration // of messages that were applied or ignored
+}
+
+// Flow says what messages tell, and applies it.
+type Flow interface {
+	ReadMessage(m flow.Message, box flow.Mailbox) flow.Reading
+	Receive(ctx context.Context, r flow.Reading) error
+	Postpone(ctx context.Context, m flow.Message, why error) error
+}
+
+// Housekeeping is what the store does between the passes.
+type Housekeeping interface {
+	PurgeMessages(ctx context.Context, retention time.Duration, limit int) (int, error)
+}
+
+// Watcher counts what operators alert on (PROTOCOL section 15).
+type Watcher interface {
+	Count(what string)
+	// Refused counts a message that was not proven to be genuine, by one of the Reasons.
+	Refused(reason string)
+	// Skew tells how far the signed time of a genuine message was from ours, either way.
+	Skew(d time.Duration)
+}
+
+// Parts are what an intake is put together from.
+type Parts struct {
+	Store     flow.Store
+	Acquirers flow.Acquirers
+	Runtime   operation.Runtime
+	Faults    operation.Faults
+	Flow      Flow
+	House     Housekeeping
+	Watch     Watcher
+	Report    func(where string, err error) // told of every error; the intake goes on
+}
+
+// Intake is the inbox of one replica.
+type Intake struct {
+	cfg Config
+	Parts
+	watch Watcher
+	bell  bell
+}
+
+// New makes an intake.
+func New(cfg Config, parts Parts) *Intake { return &Intake{cfg: cfg, Parts: parts, watch: parts.Watch} }
+
+// bell wakes the loop of this process when the door has stored something. Another process finds it by polling.
+type bell struct {
+	mu     sync.Mutex
+	signal operation.Signal
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.signal != nil {
+		b.signal.Set()
+	}
+}
+
+// next gives the signal of the next ring: taken before a pass, it remembers what came during it.
+func (b *bell) next(rt operation.Runtime) operation.Signal {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.signal = rt.NewSignal()
+	return b.signal
+}
+
+// Run makes passes until ctx is done.
+func (n *Intake) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		rung := n.bell.next(n.Runtime)
+		n.Pass(ctx)
+		rung.Wait(ctx, n.cfg.Every+time.Duration(n.Runtime.Jitter()*float64(n.cfg.Every)/4))
+	}
+}
+
+// Report says what a pass did.
+type Report struct {
+	Picked, Purged int
+	Failed         int // could not be applied; they stay due
+}
+
+// Pass works on all messages that are due now. One that cannot be applied never stops the others (PROTOCOL V2).
+func (n *Intake) Pass(ctx context.Context) Report {
+	var r Report
+	for range maxBatches {
+		picked, failed, err := n.batch(ctx)
+		n.tell("pick", err)
+		r.Picked, r.Failed = r.Picked+picked, r.Failed+failed
+		if picked == 0 || ctx.Err() != nil {
+			break
+		}
+	}
+	var err error
+	r.Purged, err = n.House.PurgeMessages(ctx, n.cfg.Retention, PurgeBatch)
+	n.tell("purge", err)
+	return r
+}
+
+func (n *Intake) tell(where string, err error) {
+	if err != nil {
+		n.Report(where, err)
+	}
+}
+
+// batch picks due messages and works on them: those of one payment one after another, the others side by side (PROTOCOL V4).
+func (n *Intake) batch(ctx context.Context) (picked, failed int, err error) {
+	messages, boxes, err := n.pick(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	lines := n.lines(messages, boxes)
+	fails := make([]int, len(lines))
+	done := make([]operation.Signal, len(lines))
+	for k, line := range lines {
+		done[k] = n.Runtime.NewSignal()
+		n.Runtime.Go(func() {
+			defer done[k].Set()
+			for _, r := range line {
+				if !n.apply(ctx, r) {
+					fails[k]++
+				}
+			}
+		})
+	}
+	for k := range done {
+		// Each ends by its own limits; the bound here only says that nothing waits for ever.
+		done[k].Wait(context.WithoutCancel(ctx), maxWork)
+		failed += fails[k]
+	}
+	return len(messages), failed, nil
+}
+
+func (n *Intake) pick(ctx context.Context) (messages []flow.Message, boxes map[flow.Row]flow.Mailbox, err error) {
+	err = n.Store.InTx(ctx, "pick messages", func(ctx context.Context, tx flow.Tx) error {
+		if _, err := tx.Guard(ctx); err != nil {
+			return err
+		}
+		var err error
+		if messages, err = tx.PickMessages(ctx, Batch, PerMerchant, n.cfg.Lease, func() id.ID { return n.Runtime.NewID() }); err != nil {
+			return err
+		}
+		boxes = map[flow.Row]flow.Mailbox{}
+		var rows []flow.Row
+		for _, m := range messages {
+			row := flow.Row{Merchant: m.Merchant, ID: m.Account}
+			if _, again := boxes[row]; !again {
+				boxes[row] = flow.Mailbox{}
+				rows = append(rows, row)
+			}
+		}
+		found, err := tx.Mailboxes(ctx, rows)
+		for _, box := range found {
+			boxes[flow.Row{Merchant: box.Merchant, ID: box.ID}] = box
+		}
+		return err
+	})
+	return messages, boxes, err
+}
+
+// lines reads the messages and puts those of one subject into one line, in the order in which they came.
+func (n *Intake) lines(messages []flow.Message, boxes map[flow.Row]flow.Mailbox) [][]flow.Reading {
+	place := map[string]int{}
+	var lines [][]flow.Reading
+	for _, m := range messages {
+		r := n.Flow.ReadMessage(m, boxes[flow.Row{Merchant: m.Merchant, ID: m.Account}])
+		k, ok := place[r.Subject()]
+		if !ok {
+			k = len(lines)
+			place[r.Subject()] = k
+			lines = append(lines, nil)
+		}
+		lines[k] = append(lines[k], r)
+	}
+	return lines
+}
+
+// apply works on one message; false: it stays due.
+func (n *Intake) apply(ctx context.Context, r flow.Reading) bool {
+	err := n.Flow.Receive(ctx, r)
+	if err == nil {
+		return true
+	}
+	if errors.Is(err, operation.ErrVanished) {
+		return false
+	}
+	n.watch.Count("message_failed")
+	n.Report("message "+r.Message.ID.Text(id.Message), err)
+	n.tell("postpone", n.Flow.Postpone(ctx, r.Message, err))
+	return false
+}
