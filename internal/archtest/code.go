@@ -28,7 +28,7 @@ const (
 func noClock(dirs []string) func(*Tree) []string {
 	return func(t *Tree) (found []string) {
 		t.code(func(f *File) {
-			if !under(f.Dir(), dirs) {
+			if !under(f.Dir(), dirs) || under(f.Dir(), sinks) {
 				return
 			}
 			report := func(n ast.Node, what string) { found = append(found, f.where(n)+": "+what) }
@@ -47,7 +47,7 @@ var topLevelRand = []string{
 
 func noGlobalRandom(t *Tree) (found []string) {
 	t.code(func(f *File) {
-		if !under(f.Dir(), join(engine, pure)) {
+		if !under(f.Dir(), join(engine, pure)) || under(f.Dir(), sinks) {
 			return
 		}
 		report := func(n ast.Node, what string) { found = append(found, f.where(n)+": "+what) }
@@ -59,7 +59,7 @@ func noGlobalRandom(t *Tree) (found []string) {
 
 func noGoroutine(t *Tree) (found []string) {
 	t.code(func(f *File) {
-		if !under(f.Dir(), join(engine, pure)) {
+		if !under(f.Dir(), join(engine, pure)) || under(f.Dir(), sinks) {
 			return
 		}
 		ast.Inspect(f.Go, func(n ast.Node) bool {

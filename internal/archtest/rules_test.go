@@ -75,6 +75,7 @@ func TestRulesCatch(t *testing.T) {
 		{"clock", "internal/flow/a.go", "import \"time\"\nvar x = time.Now()", "import \"time\"\nvar x = time.Unix(0, 0)"},
 		{"clock", "internal/payment/a.go", "import clock \"time\"\nvar x = clock.Since", "var x = time.Now"},
 		{"clock", "internal/operation/a.go", "import \"context\"\nvar x = context.WithTimeout", "import \"context\"\nvar x = context.WithCancel"},
+		{"clock", "internal/outbox/a.go", "import \"time\"\nvar x = time.Now()", "import \"time\"\nvar x = time.Second"},
 		{"random", "internal/sweep/a.go", "import \"math/rand/v2\"\nvar x = rand.IntN(3)", "import \"math/rand/v2\"\nvar x = rand.New(nil)"},
 		{"goroutine", "internal/operation/a.go", "func f() { go f() }", "func f(spawn func(func())) { spawn(nil) }"},
 		{"goroutine", "internal/operation/a.go", "import \"sync\"\nvar w sync.WaitGroup", "import \"sync\"\nvar w sync.Mutex"},

@@ -14,6 +14,7 @@ var Hapax = Rules{
 	GlobalTables: map[string]string{
 		"database_epoch":   "one row for the whole database: which server this is (A8)",
 		"schema_migration": "one row for each migration of the whole database",
+		"event_sink":       "a few rows: the sinks that take every merchant's events",
 		"migration_lease":  "one row, whose lock is the right to migrate: no advisory lock is needed",
 	},
 	GlobalIndexes: map[string]string{},

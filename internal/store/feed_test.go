@@ -69,7 +69,7 @@ func (f *feeder) number() {
 	f.t.Helper()
 	for busy := true; busy; {
 		var err error
-		if _, busy, err = f.s.NumberEvents(f.t.Context(), nil, false); err != nil {
+		if _, busy, err = f.s.NumberEvents(f.t.Context()); err != nil {
 			f.t.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -16,7 +17,7 @@ var _ outbox.Store = (*Store)(nil)
 
 // NumberEvents implements outbox.Store. The lock of a merchant's feed head is taken in a statement before, so that the one that
 // numbers sees everything that was numbered and committed until then (PROTOCOL V2, DESIGN data rule 8).
-func (s *Store) NumberEvents(ctx context.Context, sinks []string, mail bool) (numbered int, busy bool, err error) {
+func (s *Store) NumberEvents(ctx context.Context) (numbered int, busy bool, err error) {
 	after := s.numberedTo()
 	var found []pgtype.UUID
 	err = s.change(ctx, "number events", func(ctx context.Context, q *dbgen.Queries) error {
@@ -35,7 +36,7 @@ func (s *Store) NumberEvents(ctx context.Context, sinks []string, mail bool) (nu
 		n, err := q.NumberEvents(ctx, dbgen.NumberEventsParams{
 			Merchants:   column(heads, func(h dbgen.FeedHead) pgtype.UUID { return h.MerchantID }),
 			Positions:   column(heads, func(h dbgen.FeedHead) int64 { return h.Position }),
-			PerMerchant: outbox.NumberPerMerchant, Sinks: nonNil(sinks), Mail: mail})
+			PerMerchant: outbox.NumberPerMerchant})
 		numbered = int(n)
 		return err
 	})
@@ -68,8 +69,8 @@ func (s *Store) lockFeedHeads(ctx context.Context, q *dbgen.Queries, merchants [
 
 // PickDeliveries implements outbox.Store.
 func (s *Store) PickDeliveries(ctx context.Context, p outbox.Pick) (picked []outbox.Message, err error) {
-	params := dbgen.PickDeliveriesParams{Sinks: nonNil(p.Sinks), Endpoints: p.Endpoints, Busy: nonNil(p.Busy), LeaseUs: p.Lease.Microseconds(),
-		ClaimID: dbID(p.Claim), MaxRows: outbox.Batch, PerSink: outbox.PerSink, PerEndpoint: outbox.PerEndpoint}
+	params := dbgen.PickDeliveriesParams{Sink: p.Sink, Busy: nonNil(p.Busy), LeaseUs: p.Lease.Microseconds(), ClaimID: dbID(p.Claim),
+		MaxRows: int32(p.Rows), PerLane: int32(p.PerLane)}
 	err = s.change(ctx, "pick deliveries", func(ctx context.Context, q *dbgen.Queries) (err error) {
 		var rows []dbgen.PickDeliveriesRow
 		if s.cfg.Distributed {
@@ -139,15 +140,22 @@ func (s *Store) undelivered(ctx context.Context, q *dbgen.Queries, claim id.ID, 
 	if len(rows) == 0 {
 		return nil
 	}
-	delays := column(rows, func(d outbox.Settled) int64 { return d.Delay.Microseconds() })
-	_, err := q.DeliveriesFailed(ctx, dbgen.DeliveriesFailedParams{Merchants: column(rows, settledMerchant), Sinks: column(rows, settledSink),
+	delay := func(d outbox.Settled) int64 { return d.Delay.Microseconds() }
+	written, err := q.DeliveriesFailed(ctx, dbgen.DeliveriesFailedParams{Merchants: column(rows, settledMerchant), Sinks: column(rows, settledSink),
 		Events: column(rows, settledEvent), Errors: column(rows, func(d outbox.Settled) string { return short(d.Err.Error(), maxError) }),
-		DelaysUs: delays, Abandoned: column(rows, func(d outbox.Settled) bool { return d.Abandon }), ClaimID: dbID(claim)})
+		DelaysUs: column(rows, delay), Abandoned: column(rows, func(d outbox.Settled) bool { return d.Abandon }), ClaimID: dbID(claim)})
 	if err != nil {
 		return err
 	}
-	_, err = q.HoldBackDeliveries(ctx, dbgen.HoldBackDeliveriesParams{Merchants: column(rows, settledMerchant), Sinks: column(rows, settledSink),
-		Subjects: column(rows, settledSubject), Positions: column(rows, func(d outbox.Settled) int64 { return d.Position }), DelaysUs: delays})
+	// Who has lost the claim has no say about what comes behind either. What was given up holds back nothing.
+	holding := slices.DeleteFunc(slices.Clone(rows), func(d outbox.Settled) bool {
+		return d.Abandon || !slices.Contains(written, dbgen.DeliveriesFailedRow{MerchantID: dbID(d.Merchant), Sink: d.Sink, EventID: dbID(d.ID)})
+	})
+	if len(holding) == 0 {
+		return nil
+	}
+	_, err = q.HoldBackDeliveries(ctx, dbgen.HoldBackDeliveriesParams{Merchants: column(holding, settledMerchant), Sinks: column(holding, settledSink),
+		Subjects: column(holding, settledSubject), Positions: column(holding, func(d outbox.Settled) int64 { return d.Position }), DelaysUs: column(holding, delay)})
 	return err
 }
 
@@ -220,4 +228,12 @@ func (s *Store) PurgeDeliveries(ctx context.Context, retention time.Duration, li
 		return err
 	})
 	return int(gone), err
+}
+
+// AddEventSinks implements outbox.Store.
+func (s *Store) AddEventSinks(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return s.change(ctx, "add event sinks", func(ctx context.Context, q *dbgen.Queries) error { return q.AddEventSinks(ctx, names) })
 }

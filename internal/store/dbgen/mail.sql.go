@@ -381,7 +381,7 @@ func (q *Queries) ReadMail(ctx context.Context, arg ReadMailParams) (Mail, error
 }
 
 const reopenMailDelivery = `-- name: ReopenMailDelivery :execrows
-UPDATE delivery d SET state = 'waiting', ended_at = NULL, due_at = now()
+UPDATE delivery d SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), resends = d.resends + 1
   FROM mail m
  WHERE m.merchant_id = $1 AND m.mail_key = $2
    AND d.merchant_id = m.merchant_id AND d.sink = 'mail' AND d.event_id = m.event_id

@@ -85,6 +85,7 @@ type Delivery struct {
 	ClaimID    pgtype.UUID
 	Resends    int32
 	Error      pgtype.Text
+	Since      pgtype.Timestamptz
 	CreatedAt  pgtype.Timestamptz
 	EndedAt    pgtype.Timestamptz
 }
@@ -143,6 +144,11 @@ type Event struct {
 	Payload    []byte
 	CreatedAt  pgtype.Timestamptz
 	EndpointID pgtype.UUID
+}
+
+type EventSink struct {
+	Name      string
+	CreatedAt pgtype.Timestamptz
 }
 
 type Evidence struct {

@@ -11,6 +11,49 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const abandonDeliveries = `-- name: AbandonDeliveries :execrows
+UPDATE delivery d SET state = 'abandoned', ended_at = now(), error = $1
+  FROM (SELECT w.merchant_id, w.sink, w.event_id FROM delivery w WHERE w.sink = $2 AND w.state = 'waiting' LIMIT $3::int) t
+ WHERE d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.event_id = t.event_id AND d.state = 'waiting'
+`
+
+type AbandonDeliveriesParams struct {
+	Error   pgtype.Text
+	Sink    string
+	MaxRows int32
+}
+
+// lint: across merchants: a person has said that nobody takes the events of this sink any more
+func (q *Queries) AbandonDeliveries(ctx context.Context, arg AbandonDeliveriesParams) (int64, error) {
+	result, err := q.db.Exec(ctx, abandonDeliveries, arg.Error, arg.Sink, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const addEventSinks = `-- name: AddEventSinks :exec
+INSERT INTO event_sink (name) SELECT unnest($1::text[]) ON CONFLICT (name) DO NOTHING
+`
+
+func (q *Queries) AddEventSinks(ctx context.Context, names []string) error {
+	_, err := q.db.Exec(ctx, addEventSinks, names)
+	return err
+}
+
+const deleteEventSink = `-- name: DeleteEventSink :execrows
+DELETE FROM event_sink WHERE name = $1
+`
+
+// lint: across merchants: the sink takes the events of every merchant
+func (q *Queries) DeleteEventSink(ctx context.Context, name string) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteEventSink, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const deliveriesDone = `-- name: DeliveriesDone :execrows
 WITH t AS (
   SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS sink, unnest($3::uuid[]) AS event_id
@@ -41,7 +84,7 @@ func (q *Queries) DeliveriesDone(ctx context.Context, arg DeliveriesDoneParams) 
 	return result.RowsAffected(), nil
 }
 
-const deliveriesFailed = `-- name: DeliveriesFailed :execrows
+const deliveriesFailed = `-- name: DeliveriesFailed :many
 WITH t AS (
   SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS sink, unnest($3::uuid[]) AS event_id,
          unnest($4::text[]) AS error, unnest($5::bigint[]) AS delay_us, unnest($6::boolean[]) AS abandoned
@@ -57,6 +100,7 @@ UPDATE delivery d
        state = CASE WHEN l.abandoned THEN 'abandoned' ELSE 'waiting' END, ended_at = CASE WHEN l.abandoned THEN now() END
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
+RETURNING d.merchant_id, d.sink, d.event_id
 `
 
 type DeliveriesFailedParams struct {
@@ -69,9 +113,15 @@ type DeliveriesFailedParams struct {
 	ClaimID   pgtype.UUID
 }
 
-// That a try failed is an inference: it holds only for whoever still has the claim.
-func (q *Queries) DeliveriesFailed(ctx context.Context, arg DeliveriesFailedParams) (int64, error) {
-	result, err := q.db.Exec(ctx, deliveriesFailed,
+type DeliveriesFailedRow struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+}
+
+// That a try failed is an inference: it holds only for whoever still has the claim. What does not come back was not written.
+func (q *Queries) DeliveriesFailed(ctx context.Context, arg DeliveriesFailedParams) ([]DeliveriesFailedRow, error) {
+	rows, err := q.db.Query(ctx, deliveriesFailed,
 		arg.Merchants,
 		arg.Sinks,
 		arg.Events,
@@ -81,9 +131,21 @@ func (q *Queries) DeliveriesFailed(ctx context.Context, arg DeliveriesFailedPara
 		arg.ClaimID,
 	)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.RowsAffected(), nil
+	defer rows.Close()
+	var items []DeliveriesFailedRow
+	for rows.Next() {
+		var i DeliveriesFailedRow
+		if err := rows.Scan(&i.MerchantID, &i.Sink, &i.EventID); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const deliveryBacklog = `-- name: DeliveryBacklog :many
@@ -326,17 +388,21 @@ WITH h AS (
   INSERT INTO feed (merchant_id, position, event_id, subject_id, type, customer)
   SELECT t.merchant_id, t.position, t.event_id, t.subject_id, t.type, t.customer FROM told t
 ), sent AS (
-  INSERT INTO delivery (merchant_id, sink, event_id, subject_id, position)
-  SELECT t.merchant_id, s.sink, t.event_id, t.subject_id, t.position
+  -- Behind an earlier row of its subject that failed a row is not due before that one: nobody could try it.
+  INSERT INTO delivery (merchant_id, sink, event_id, subject_id, position, due_at)
+  SELECT t.merchant_id, s.sink, t.event_id, t.subject_id, t.position,
+         GREATEST(now(), (SELECT max(b.due_at) FROM delivery b
+                           WHERE b.merchant_id = t.merchant_id AND b.sink = s.sink AND b.subject_id = t.subject_id
+                             AND b.state = 'waiting' AND b.resends = 0 AND b.error IS NOT NULL))
     FROM told t CROSS JOIN LATERAL (
-      SELECT unnest($4::text[]) AS sink WHERE t.type <> 'webhook_endpoint.test'
+      SELECT k.name AS sink FROM event_sink k WHERE k.name <> 'mail' AND t.type <> 'webhook_endpoint.test'
       UNION ALL
       SELECT w.id::text FROM webhook_endpoint w
        WHERE w.merchant_id = t.merchant_id AND w.enabled
          AND CASE t.type WHEN 'webhook_endpoint.test' THEN w.id = t.subject_id ELSE w.types = '{}' OR t.type = ANY(w.types) END
       UNION ALL
       SELECT 'mail' FROM mail_template m
-       WHERE m.merchant_id = t.merchant_id AND m.enabled AND $5::boolean
+       WHERE m.merchant_id = t.merchant_id AND m.enabled AND EXISTS (SELECT FROM event_sink k WHERE k.name = 'mail')
          AND (m.kind = 'receipt' AND t.type = 'payment.paid' OR m.kind = 'cancel_code' AND t.type = 'payment.cancel_code_issued')) s
 ), moved AS (
   UPDATE feed_head f SET position = n.position
@@ -350,20 +416,12 @@ type NumberEventsParams struct {
 	Merchants   []pgtype.UUID
 	Positions   []int64
 	PerMerchant int32
-	Sinks       []string
-	Mail        bool
 }
 
 // A statement of its own behind the lock, so that it sees all that was numbered before. Within a subject the order is the
 // version: a later one is never committed before an earlier one, since both are written under the subject's lock (PROTOCOL V2).
 func (q *Queries) NumberEvents(ctx context.Context, arg NumberEventsParams) (int32, error) {
-	row := q.db.QueryRow(ctx, numberEvents,
-		arg.Merchants,
-		arg.Positions,
-		arg.PerMerchant,
-		arg.Sinks,
-		arg.Mail,
-	)
+	row := q.db.QueryRow(ctx, numberEvents, arg.Merchants, arg.Positions, arg.PerMerchant)
 	var numbered int32
 	err := row.Scan(&numbered)
 	return numbered, err
@@ -398,46 +456,40 @@ WITH RECURSIVE p AS (
 ), due AS (
   SELECT x.merchant_id, x.sink, x.event_id
     FROM p CROSS JOIN LATERAL (
-      SELECT d.merchant_id, d.sink, d.event_id, d.due_at FROM delivery d
+      SELECT f.merchant_id, f.sink, f.event_id, f.due_at, row_number() OVER (ORDER BY f.due_at, f.position) AS turn FROM (
+      SELECT d.merchant_id, d.sink, d.event_id, d.due_at, d.position FROM delivery d
        WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
          -- Written so that no planner, however little it knows of the table, takes another index than that of the order.
          AND d.position <= COALESCE((SELECT e.position FROM delivery e
                                       WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
                                         AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
-       ORDER BY d.due_at LIMIT CASE WHEN p.sink = ANY($1::text[]) THEN $2::int ELSE $3::int END) x
-   WHERE p.sink <> ALL($4::text[])
-     AND (p.sink = ANY($1::text[])
-          OR $5::boolean AND EXISTS (SELECT FROM webhook_endpoint w
-                                              WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled))
-   ORDER BY x.due_at LIMIT $6::int
-), locked AS (
-  SELECT d.merchant_id, d.sink, d.event_id
-    FROM due u JOIN delivery d ON d.merchant_id = u.merchant_id AND d.sink = u.sink AND d.event_id = u.event_id
-   WHERE d.state = 'waiting' AND d.due_at <= now()
-   ORDER BY d.merchant_id, d.sink, d.event_id
-     FOR UPDATE OF d SKIP LOCKED
+       ORDER BY d.due_at, d.position LIMIT $1::int
+         FOR UPDATE OF d SKIP LOCKED) f) x
+   WHERE CASE WHEN $2::text <> '' THEN p.sink = $2::text
+              ELSE p.sink <> ALL($3::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
+                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
+   ORDER BY x.turn, x.due_at LIMIT $4::int
 ), picked AS (
   UPDATE delivery d
-     SET attempts = d.attempts + 1, claim_id = $7, due_at = now() + $8::bigint * interval '1 microsecond'
-    FROM locked l
+     SET attempts = d.attempts + 1, claim_id = $5,
+         due_at = now() + LEAST(d.attempts + 1, 10) * $6::bigint * interval '1 microsecond'
+    FROM due l
    WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
-  RETURNING d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.attempts, d.created_at
+  RETURNING d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.attempts, d.since
 )
-SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, k.created_at AS since,
+SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, k.since,
        e.payment_id, e.type, e.event_key, e.version, e.payload, e.created_at
   FROM picked k JOIN event e ON e.merchant_id = k.merchant_id AND e.id = k.event_id
  ORDER BY k.position
 `
 
 type PickDeliveriesParams struct {
-	Sinks       []string
-	PerSink     int32
-	PerEndpoint int32
-	Busy        []string
-	Endpoints   bool
-	MaxRows     int32
-	ClaimID     pgtype.UUID
-	LeaseUs     int64
+	PerLane int32
+	Sink    string
+	Busy    []string
+	MaxRows int32
+	ClaimID pgtype.UUID
+	LeaseUs int64
 }
 
 type PickDeliveriesRow struct {
@@ -457,15 +509,15 @@ type PickDeliveriesRow struct {
 }
 
 // lint: skip locked: across merchants, on one plain PostgreSQL only: Config.Distributed uses PickDeliveriesWaiting
-// Of each merchant and sink, so that neither a merchant nor an endpoint with many rows starves the rest. Only the first waiting
-// row of a subject may be tried: order within it, and a row that cannot be delivered holds back no other subject.
+// For the named sink, else for the endpoints. Each merchant and endpoint in turn: one with many rows does not starve the rest,
+// however old they are. Only the first waiting row of a subject may be tried: order within it, and a row that cannot be delivered
+// holds back no other subject. The pick itself puts the row off, longer each time, so that one that brings its relay down is not
+// tried at once again and again. Rows that another relay picks at this moment are passed over, and those behind them are taken.
 func (q *Queries) PickDeliveries(ctx context.Context, arg PickDeliveriesParams) ([]PickDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, pickDeliveries,
-		arg.Sinks,
-		arg.PerSink,
-		arg.PerEndpoint,
+		arg.PerLane,
+		arg.Sink,
 		arg.Busy,
-		arg.Endpoints,
 		arg.MaxRows,
 		arg.ClaimID,
 		arg.LeaseUs,
@@ -514,18 +566,18 @@ WITH RECURSIVE p AS (
 ), due AS (
   SELECT x.merchant_id, x.sink, x.event_id
     FROM p CROSS JOIN LATERAL (
-      SELECT d.merchant_id, d.sink, d.event_id, d.due_at FROM delivery d
+      SELECT f.merchant_id, f.sink, f.event_id, f.due_at, row_number() OVER (ORDER BY f.due_at, f.position) AS turn FROM (
+      SELECT d.merchant_id, d.sink, d.event_id, d.due_at, d.position FROM delivery d
        WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
          -- Written so that no planner, however little it knows of the table, takes another index than that of the order.
          AND d.position <= COALESCE((SELECT e.position FROM delivery e
                                       WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
                                         AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
-       ORDER BY d.due_at LIMIT CASE WHEN p.sink = ANY($1::text[]) THEN $2::int ELSE $3::int END) x
-   WHERE p.sink <> ALL($4::text[])
-     AND (p.sink = ANY($1::text[])
-          OR $5::boolean AND EXISTS (SELECT FROM webhook_endpoint w
-                                              WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled))
-   ORDER BY x.due_at LIMIT $6::int
+       ORDER BY d.due_at, d.position LIMIT $1::int) f) x
+   WHERE CASE WHEN $2::text <> '' THEN p.sink = $2::text
+              ELSE p.sink <> ALL($3::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
+                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
+   ORDER BY x.turn, x.due_at LIMIT $4::int
 ), locked AS (
   SELECT d.merchant_id, d.sink, d.event_id
     FROM due u JOIN delivery d ON d.merchant_id = u.merchant_id AND d.sink = u.sink AND d.event_id = u.event_id
@@ -534,26 +586,25 @@ WITH RECURSIVE p AS (
      FOR UPDATE OF d
 ), picked AS (
   UPDATE delivery d
-     SET attempts = d.attempts + 1, claim_id = $7, due_at = now() + $8::bigint * interval '1 microsecond'
+     SET attempts = d.attempts + 1, claim_id = $5,
+         due_at = now() + LEAST(d.attempts + 1, 10) * $6::bigint * interval '1 microsecond'
     FROM locked l
    WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
-  RETURNING d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.attempts, d.created_at
+  RETURNING d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.attempts, d.since
 )
-SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, k.created_at AS since,
+SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, k.since,
        e.payment_id, e.type, e.event_key, e.version, e.payload, e.created_at
   FROM picked k JOIN event e ON e.merchant_id = k.merchant_id AND e.id = k.event_id
  ORDER BY k.position
 `
 
 type PickDeliveriesWaitingParams struct {
-	Sinks       []string
-	PerSink     int32
-	PerEndpoint int32
-	Busy        []string
-	Endpoints   bool
-	MaxRows     int32
-	ClaimID     pgtype.UUID
-	LeaseUs     int64
+	PerLane int32
+	Sink    string
+	Busy    []string
+	MaxRows int32
+	ClaimID pgtype.UUID
+	LeaseUs int64
 }
 
 type PickDeliveriesWaitingRow struct {
@@ -575,11 +626,9 @@ type PickDeliveriesWaitingRow struct {
 // PickDeliveries where SKIP LOCKED across merchants is not to be had.
 func (q *Queries) PickDeliveriesWaiting(ctx context.Context, arg PickDeliveriesWaitingParams) ([]PickDeliveriesWaitingRow, error) {
 	rows, err := q.db.Query(ctx, pickDeliveriesWaiting,
-		arg.Sinks,
-		arg.PerSink,
-		arg.PerEndpoint,
+		arg.PerLane,
+		arg.Sink,
 		arg.Busy,
-		arg.Endpoints,
 		arg.MaxRows,
 		arg.ClaimID,
 		arg.LeaseUs,

@@ -22,7 +22,7 @@ CREATE TABLE outbox (
   event_id    uuid   NOT NULL,
   PRIMARY KEY (merchant_id, subject_id, version)
   -- No foreign key: the one statement that writes the event writes this row.
-);
+) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000); -- dead rows lie before the live ones
 INSERT INTO outbox (merchant_id, subject_id, version, event_id) SELECT merchant_id, intent_id, version, id FROM event;
 
 -- Whoever holds this row's lock numbers the merchant's committed events: a reader who saw position n has seen all before it.
@@ -46,6 +46,13 @@ CREATE INDEX feed_subject ON feed (merchant_id, subject_id, position);
 CREATE INDEX feed_type ON feed (merchant_id, type, position);
 CREATE INDEX feed_customer ON feed (merchant_id, customer, position) WHERE customer IS NOT NULL;
 
+-- Sinks that take the events of every merchant. A relay that has one says so here, once: whoever numbers an event keeps it for
+-- each of these, also in a process that is configured otherwise. A person takes a sink out (hapax outbox forget).
+CREATE TABLE event_sink (
+  name       text        COLLATE "C" PRIMARY KEY CHECK (name <> ''),
+  created_at timestamptz NOT NULL DEFAULT now()
+);
+
 -- The state of one event at one sink: kafka, nats, mail, or an endpoint by its id in the form of a UUID (point V2).
 CREATE TABLE delivery (
   merchant_id uuid        NOT NULL,
@@ -59,13 +66,14 @@ CREATE TABLE delivery (
   claim_id    uuid,       -- of the relay that tries it now, or tried it last
   resends     int         NOT NULL DEFAULT 0 CHECK (resends >= 0), -- by a person: such a row holds back no other
   error       text,       -- of the last try
+  since       timestamptz NOT NULL DEFAULT now(), -- tries count from here: when it was numbered, or sent again
   created_at  timestamptz NOT NULL DEFAULT now(),
   ended_at    timestamptz,
   PRIMARY KEY (merchant_id, sink, event_id),
   FOREIGN KEY (merchant_id, position) REFERENCES feed,
   CONSTRAINT delivery_ended CHECK ((state = 'waiting') = (ended_at IS NULL))
-) WITH (fillfactor = 70);
-CREATE INDEX delivery_due ON delivery (merchant_id, sink, due_at) WHERE state = 'waiting';
+) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02);
+CREATE INDEX delivery_due ON delivery (merchant_id, sink, due_at, position) WHERE state = 'waiting';
 -- Order within a subject: only its first waiting row may be tried.
 CREATE INDEX delivery_order ON delivery (merchant_id, sink, subject_id, position) WHERE state = 'waiting' AND resends = 0;
 CREATE INDEX delivery_abandoned ON delivery (merchant_id, sink, position) WHERE state = 'abandoned';
@@ -201,9 +209,9 @@ CREATE TABLE mail (
 CREATE INDEX mail_unsettled ON mail (merchant_id, state, created_at) WHERE state <> 'sent';
 CREATE INDEX mail_payment ON mail (merchant_id, payment_id); -- the story of a payment
 
-GRANT SELECT, INSERT ON outbox, feed_head, feed, delivery, delivery_attempt, webhook_endpoint, webhook_secret, endpoint_command,
+GRANT SELECT, INSERT ON outbox, event_sink, feed_head, feed, delivery, delivery_attempt, webhook_endpoint, webhook_secret, endpoint_command,
   inbox_message, mail_template, mail TO hapax_service;
 GRANT UPDATE ON feed_head, delivery, webhook_endpoint, webhook_secret, inbox_message, mail_template, mail TO hapax_service;
-GRANT DELETE ON outbox, delivery, delivery_attempt, webhook_secret, inbox_message TO hapax_service;
-GRANT SELECT ON outbox, feed_head, feed, delivery, delivery_attempt, webhook_endpoint, endpoint_command, inbox_message, mail_template, mail
+GRANT DELETE ON outbox, event_sink, delivery, delivery_attempt, webhook_secret, inbox_message TO hapax_service;
+GRANT SELECT ON outbox, event_sink, feed_head, feed, delivery, delivery_attempt, webhook_endpoint, endpoint_command, inbox_message, mail_template, mail
   TO hapax_console;

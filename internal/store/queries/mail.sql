@@ -45,7 +45,7 @@ UPDATE mail SET state = @state, why = @why, updated_at = now()
    AND (state = 'sending' OR state = 'unknown' AND @state::text <> 'unknown');
 
 -- name: ReopenMailDelivery :execrows
-UPDATE delivery d SET state = 'waiting', ended_at = NULL, due_at = now()
+UPDATE delivery d SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), resends = d.resends + 1
   FROM mail m
  WHERE m.merchant_id = @merchant_id AND m.mail_key = @mail_key
    AND d.merchant_id = m.merchant_id AND d.sink = 'mail' AND d.event_id = m.event_id;

@@ -44,17 +44,21 @@ WITH h AS (
   INSERT INTO feed (merchant_id, position, event_id, subject_id, type, customer)
   SELECT t.merchant_id, t.position, t.event_id, t.subject_id, t.type, t.customer FROM told t
 ), sent AS (
-  INSERT INTO delivery (merchant_id, sink, event_id, subject_id, position)
-  SELECT t.merchant_id, s.sink, t.event_id, t.subject_id, t.position
+  -- Behind an earlier row of its subject that failed a row is not due before that one: nobody could try it.
+  INSERT INTO delivery (merchant_id, sink, event_id, subject_id, position, due_at)
+  SELECT t.merchant_id, s.sink, t.event_id, t.subject_id, t.position,
+         GREATEST(now(), (SELECT max(b.due_at) FROM delivery b
+                           WHERE b.merchant_id = t.merchant_id AND b.sink = s.sink AND b.subject_id = t.subject_id
+                             AND b.state = 'waiting' AND b.resends = 0 AND b.error IS NOT NULL))
     FROM told t CROSS JOIN LATERAL (
-      SELECT unnest(@sinks::text[]) AS sink WHERE t.type <> 'webhook_endpoint.test'
+      SELECT k.name AS sink FROM event_sink k WHERE k.name <> 'mail' AND t.type <> 'webhook_endpoint.test'
       UNION ALL
       SELECT w.id::text FROM webhook_endpoint w
        WHERE w.merchant_id = t.merchant_id AND w.enabled
          AND CASE t.type WHEN 'webhook_endpoint.test' THEN w.id = t.subject_id ELSE w.types = '{}' OR t.type = ANY(w.types) END
       UNION ALL
       SELECT 'mail' FROM mail_template m
-       WHERE m.merchant_id = t.merchant_id AND m.enabled AND @mail::boolean
+       WHERE m.merchant_id = t.merchant_id AND m.enabled AND EXISTS (SELECT FROM event_sink k WHERE k.name = 'mail')
          AND (m.kind = 'receipt' AND t.type = 'payment.paid' OR m.kind = 'cancel_code' AND t.type = 'payment.cancel_code_issued')) s
 ), moved AS (
   UPDATE feed_head f SET position = n.position
@@ -65,8 +69,10 @@ SELECT count(*)::int AS numbered FROM taken;
 
 -- name: PickDeliveries :many
 -- lint: skip locked: across merchants, on one plain PostgreSQL only: Config.Distributed uses PickDeliveriesWaiting
--- Of each merchant and sink, so that neither a merchant nor an endpoint with many rows starves the rest. Only the first waiting
--- row of a subject may be tried: order within it, and a row that cannot be delivered holds back no other subject.
+-- For the named sink, else for the endpoints. Each merchant and endpoint in turn: one with many rows does not starve the rest,
+-- however old they are. Only the first waiting row of a subject may be tried: order within it, and a row that cannot be delivered
+-- holds back no other subject. The pick itself puts the row off, longer each time, so that one that brings its relay down is not
+-- tried at once again and again. Rows that another relay picks at this moment are passed over, and those behind them are taken.
 WITH RECURSIVE p AS (
   (SELECT d.merchant_id, d.sink FROM delivery d WHERE d.state = 'waiting' ORDER BY d.merchant_id, d.sink LIMIT 1)
   UNION ALL
@@ -78,32 +84,28 @@ WITH RECURSIVE p AS (
 ), due AS (
   SELECT x.merchant_id, x.sink, x.event_id
     FROM p CROSS JOIN LATERAL (
-      SELECT d.merchant_id, d.sink, d.event_id, d.due_at FROM delivery d
+      SELECT f.merchant_id, f.sink, f.event_id, f.due_at, row_number() OVER (ORDER BY f.due_at, f.position) AS turn FROM (
+      SELECT d.merchant_id, d.sink, d.event_id, d.due_at, d.position FROM delivery d
        WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
          -- Written so that no planner, however little it knows of the table, takes another index than that of the order.
          AND d.position <= COALESCE((SELECT e.position FROM delivery e
                                       WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
                                         AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
-       ORDER BY d.due_at LIMIT CASE WHEN p.sink = ANY(@sinks::text[]) THEN @per_sink::int ELSE @per_endpoint::int END) x
-   WHERE p.sink <> ALL(@busy::text[])
-     AND (p.sink = ANY(@sinks::text[])
-          OR @endpoints::boolean AND EXISTS (SELECT FROM webhook_endpoint w
-                                              WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled))
-   ORDER BY x.due_at LIMIT @max_rows::int
-), locked AS (
-  SELECT d.merchant_id, d.sink, d.event_id
-    FROM due u JOIN delivery d ON d.merchant_id = u.merchant_id AND d.sink = u.sink AND d.event_id = u.event_id
-   WHERE d.state = 'waiting' AND d.due_at <= now()
-   ORDER BY d.merchant_id, d.sink, d.event_id
-     FOR UPDATE OF d SKIP LOCKED
+       ORDER BY d.due_at, d.position LIMIT @per_lane::int
+         FOR UPDATE OF d SKIP LOCKED) f) x
+   WHERE CASE WHEN @sink::text <> '' THEN p.sink = @sink::text
+              ELSE p.sink <> ALL(@busy::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
+                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
+   ORDER BY x.turn, x.due_at LIMIT @max_rows::int
 ), picked AS (
   UPDATE delivery d
-     SET attempts = d.attempts + 1, claim_id = @claim_id, due_at = now() + sqlc.arg(lease_us)::bigint * interval '1 microsecond'
-    FROM locked l
+     SET attempts = d.attempts + 1, claim_id = @claim_id,
+         due_at = now() + LEAST(d.attempts + 1, 10) * sqlc.arg(lease_us)::bigint * interval '1 microsecond'
+    FROM due l
    WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
-  RETURNING d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.attempts, d.created_at
+  RETURNING d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.attempts, d.since
 )
-SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, k.created_at AS since,
+SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, k.since,
        e.payment_id, e.type, e.event_key, e.version, e.payload, e.created_at
   FROM picked k JOIN event e ON e.merchant_id = k.merchant_id AND e.id = k.event_id
  ORDER BY k.position;
@@ -121,18 +123,18 @@ WITH RECURSIVE p AS (
 ), due AS (
   SELECT x.merchant_id, x.sink, x.event_id
     FROM p CROSS JOIN LATERAL (
-      SELECT d.merchant_id, d.sink, d.event_id, d.due_at FROM delivery d
+      SELECT f.merchant_id, f.sink, f.event_id, f.due_at, row_number() OVER (ORDER BY f.due_at, f.position) AS turn FROM (
+      SELECT d.merchant_id, d.sink, d.event_id, d.due_at, d.position FROM delivery d
        WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
          -- Written so that no planner, however little it knows of the table, takes another index than that of the order.
          AND d.position <= COALESCE((SELECT e.position FROM delivery e
                                       WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
                                         AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
-       ORDER BY d.due_at LIMIT CASE WHEN p.sink = ANY(@sinks::text[]) THEN @per_sink::int ELSE @per_endpoint::int END) x
-   WHERE p.sink <> ALL(@busy::text[])
-     AND (p.sink = ANY(@sinks::text[])
-          OR @endpoints::boolean AND EXISTS (SELECT FROM webhook_endpoint w
-                                              WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled))
-   ORDER BY x.due_at LIMIT @max_rows::int
+       ORDER BY d.due_at, d.position LIMIT @per_lane::int) f) x
+   WHERE CASE WHEN @sink::text <> '' THEN p.sink = @sink::text
+              ELSE p.sink <> ALL(@busy::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
+                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
+   ORDER BY x.turn, x.due_at LIMIT @max_rows::int
 ), locked AS (
   SELECT d.merchant_id, d.sink, d.event_id
     FROM due u JOIN delivery d ON d.merchant_id = u.merchant_id AND d.sink = u.sink AND d.event_id = u.event_id
@@ -141,12 +143,13 @@ WITH RECURSIVE p AS (
      FOR UPDATE OF d
 ), picked AS (
   UPDATE delivery d
-     SET attempts = d.attempts + 1, claim_id = @claim_id, due_at = now() + sqlc.arg(lease_us)::bigint * interval '1 microsecond'
+     SET attempts = d.attempts + 1, claim_id = @claim_id,
+         due_at = now() + LEAST(d.attempts + 1, 10) * sqlc.arg(lease_us)::bigint * interval '1 microsecond'
     FROM locked l
    WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
-  RETURNING d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.attempts, d.created_at
+  RETURNING d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.attempts, d.since
 )
-SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, k.created_at AS since,
+SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, k.since,
        e.payment_id, e.type, e.event_key, e.version, e.payload, e.created_at
   FROM picked k JOIN event e ON e.merchant_id = k.merchant_id AND e.id = k.event_id
  ORDER BY k.position;
@@ -166,8 +169,8 @@ UPDATE delivery d SET state = 'delivered', ended_at = now(), error = NULL
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id;
 
--- name: DeliveriesFailed :execrows
--- That a try failed is an inference: it holds only for whoever still has the claim.
+-- name: DeliveriesFailed :many
+-- That a try failed is an inference: it holds only for whoever still has the claim. What does not come back was not written.
 WITH t AS (
   SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@sinks::text[]) AS sink, unnest(@events::uuid[]) AS event_id,
          unnest(@errors::text[]) AS error, unnest(@delays_us::bigint[]) AS delay_us, unnest(@abandoned::boolean[]) AS abandoned
@@ -182,7 +185,8 @@ UPDATE delivery d
    SET error = l.error, due_at = now() + l.delay_us * interval '1 microsecond',
        state = CASE WHEN l.abandoned THEN 'abandoned' ELSE 'waiting' END, ended_at = CASE WHEN l.abandoned THEN now() END
   FROM locked l
- WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id;
+ WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
+RETURNING d.merchant_id, d.sink, d.event_id;
 
 -- name: InsertAttempts :exec
 INSERT INTO delivery_attempt (merchant_id, id, sink, event_id, attempt, url, status, answer, error, duration_ms)
@@ -250,3 +254,16 @@ SELECT CASE WHEN d.sink IN ('kafka', 'nats', 'mail') THEN d.sink ELSE 'endpoint'
         UNION ALL
         SELECT a.sink, a.state, a.created_at, a.error FROM delivery a WHERE a.state = 'abandoned') d
  GROUP BY 1;
+
+-- name: AddEventSinks :exec
+INSERT INTO event_sink (name) SELECT unnest(@names::text[]) ON CONFLICT (name) DO NOTHING;
+
+-- name: DeleteEventSink :execrows
+-- lint: across merchants: the sink takes the events of every merchant
+DELETE FROM event_sink WHERE name = @name;
+
+-- name: AbandonDeliveries :execrows
+-- lint: across merchants: a person has said that nobody takes the events of this sink any more
+UPDATE delivery d SET state = 'abandoned', ended_at = now(), error = @error
+  FROM (SELECT w.merchant_id, w.sink, w.event_id FROM delivery w WHERE w.sink = @sink AND w.state = 'waiting' LIMIT @max_rows::int) t
+ WHERE d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.event_id = t.event_id AND d.state = 'waiting';
