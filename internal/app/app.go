@@ -30,6 +30,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/metrics"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/outbox"
+	"github.com/hapaxpay/hapax/internal/outbox/mail"
 	"github.com/hapaxpay/hapax/internal/store"
 	"github.com/hapaxpay/hapax/internal/sweep"
 )
@@ -96,7 +97,12 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 		SecondPerson: cfg.SecondPerson, CodeSecret: codes}, cfg.Engine(), st, adapters, r.rt, o.Faults, watch)
 	r.Sweep = sweep.New(sweep.Config{Lease: cfg.Lease, Every: cfg.SweepEvery}, flow.Store(st), r.rt, r.Flow.Engine(), r.Flow, st,
 		func(where string, err error) { o.Log.Warn("sweep", "where", where, "error", err.Error()) })
-	r.Relay = outbox.New(outbox.Config{Sinks: sinks(o), Every: cfg.RelayEvery, Retention: cfg.KeyRetention,
+	sinks, err := r.sinks(o, watch)
+	if err != nil {
+		st.Close()
+		return nil, err
+	}
+	r.Relay = outbox.New(outbox.Config{Sinks: sinks, Every: cfg.RelayEvery, Retention: cfg.KeyRetention,
 		Report: func(where string, err error) { o.Log.Warn("relay", "where", where, "error", err.Error()) }}, st, r.rt, o.Faults, watch)
 	r.Intake = intake.New(intake.Config{Lease: cfg.Lease, Every: cfg.SweepEvery, Retention: cfg.KeyRetention}, intake.Parts{Store: st,
 		Acquirers: adapters, Runtime: r.rt, Faults: o.Faults, Flow: r.Flow, House: st, Watch: watch,
@@ -202,11 +208,19 @@ func (r *Replica) Work(ctx context.Context) {
 	loops.Wait()
 }
 
-// sinks gives those that every event goes to.
-func sinks(o Options) map[string]outbox.Sink {
+// sinks gives those that are configured.
+func (r *Replica) sinks(o Options, watch *metrics.Watcher) (map[string]outbox.Sink, error) {
 	all := map[string]outbox.Sink{}
+	server, err := r.cfg.SMTP()
+	if err != nil {
+		return nil, err
+	}
+	if server != nil && !o.Silent { // who has no secret can derive no code
+		all[outbox.SinkMail] = mail.New(mail.Config{Server: server, Book: r.Store, Environment: r.cfg.Environment, Clock: r.rt, NewID: r.rt.NewID,
+			Code: r.Flow.CancelCode, Faults: o.Faults, Counted: watch.Mailed})
+	}
 	maps.Copy(all, o.Sinks)
-	return all
+	return all, nil
 }
 
 // Close stops taking requests, waits for what is under way until ctx is done, and lets go of the database. What did not

@@ -48,6 +48,8 @@ type Config struct {
 	NATSCredentials  string        `name:"nats-credentials" env:"HAPAX_NATS_CREDENTIALS" help:"File with the JWT and seed of a NATS user." type:"path"`
 	RelayEvery       time.Duration `env:"HAPAX_RELAY_EVERY" default:"250ms" help:"Pause between two looks of the relay for events of other processes; those of its own wake it."`
 
+	SMTPURL string `name:"smtp-url" env:"HAPAX_SMTP_URL" help:"Mail server for receipts and one-time codes: smtp://user:password@host:587 (STARTTLS is demanded; ?starttls=off does without), smtps://host:465. Empty: no mails." secret:"url"`
+
 	MaxAmount      int64  `env:"HAPAX_MAX_AMOUNT" default:"999999999999" help:"Largest amount, in minor units."`
 	RateLimit      int    `env:"HAPAX_RATE_LIMIT" default:"200" help:"Requests per second and merchant; bursts of twice that."`
 	SecondPerson   bool   `env:"HAPAX_SECOND_PERSON" help:"Decisions of a review that change what is held to be true need a second person."`
@@ -140,7 +142,8 @@ func (c Config) parts() error {
 	if c.SecretKey != "" {
 		_, key = auth.ParseKeyring(c.SecretKey)
 	}
-	return errors.Join(faults, key, c.brokers())
+	_, smtp := c.SMTP()
+	return errors.Join(faults, key, smtp, c.brokers())
 }
 
 // Engine gives the engine's limits.

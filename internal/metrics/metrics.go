@@ -30,6 +30,7 @@ type Watcher struct {
 	failed    *prometheus.CounterVec        // by sink
 	refused   map[string]prometheus.Counter // by reason
 	skew      prometheus.Histogram
+	mails     *prometheus.CounterVec // by state
 }
 
 var (
@@ -53,8 +54,12 @@ func New(register prometheus.Registerer, log *slog.Logger) *Watcher {
 		uncounted: prometheus.NewCounter(prometheus.CounterOpts{Name: uncountedName, Help: meaning(uncountedName)}),
 		settled:   prometheus.NewHistogram(prometheus.HistogramOpts{Name: settledName, Help: meaning(settledName), Buckets: settleBuckets}),
 		delivered: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: deliveredName, Help: meaning(deliveredName), Buckets: deliverBuckets}, []string{"sink"}),
-		failed:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: undeliveredName, Help: meaning(undeliveredName)}, []string{"sink"})}
-	register.MustRegister(w.uncounted, w.settled, w.delivered, w.failed)
+		failed:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: undeliveredName, Help: meaning(undeliveredName)}, []string{"sink"}),
+		mails:     prometheus.NewCounterVec(prometheus.CounterOpts{Name: mailsName, Help: meaning(mailsName)}, []string{"state"})}
+	register.MustRegister(w.uncounted, w.settled, w.delivered, w.failed, w.mails)
+	for _, state := range mailStates {
+		w.mails.WithLabelValues(string(state))
+	}
 	for _, sink := range sinkKinds {
 		w.failed.WithLabelValues(sink)
 		w.delivered.WithLabelValues(sink)
@@ -113,6 +118,12 @@ var sinkKinds = []string{outbox.SinkKafka, outbox.SinkNATS, outbox.SinkMail, out
 
 // deliverBuckets reach from the same instant to three days of tries, in seconds.
 var deliverBuckets = []float64{0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 3600, 6 * 3600, 24 * 3600, 72 * 3600}
+
+// mailStates are how a try to send a mail can end.
+var mailStates = []store.MailState{store.MailSent, store.MailNotSent, store.MailRefused, store.MailUnknown}
+
+// Mailed counts a try to send a mail by how it ended.
+func (w *Watcher) Mailed(state store.MailState) { w.mails.WithLabelValues(string(state)).Inc() }
 
 // Delivered implements outbox.Watcher.
 func (w *Watcher) Delivered(sink string, after time.Duration) {
@@ -220,6 +231,8 @@ func (b *backlog) Collect(out chan<- prometheus.Metric) {
 	gauge(unreadableName, float64(w.UnreadableMessages))
 	gauge(unnumberedName, float64(w.Unnumbered))
 	gauge(unnumAgeName, w.OldestUnnumbered.Seconds())
+	gauge(mailUnknownName, float64(w.UnknownMails))
+	gauge(mailWaitingName, float64(w.UnsentMails))
 	b.deliveries(out, w.Deliveries)
 }
 

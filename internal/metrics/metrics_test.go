@@ -55,7 +55,7 @@ func (f fake) Backlog(context.Context) (store.Backlog, error) {
 		OpenCompensations: 16, OldestCompensation: 17 * time.Second, OpenDisputes: 18,
 		Unnumbered: 19, OldestUnnumbered: 20 * time.Second,
 		Deliveries: []store.SinkBacklog{{Sink: "endpoint", Waiting: 21, Oldest: 22 * time.Second, Failing: 23, Abandoned: 24}},
-		Messages:   25, OldestMessage: 26 * time.Second, ParkedMessages: 27, UnreadableMessages: 28}, f.err
+		Messages:   25, OldestMessage: 26 * time.Second, ParkedMessages: 27, UnreadableMessages: 28, UnknownMails: 29, UnsentMails: 30}, f.err
 }
 
 func (fake) Counters() store.Counters {
@@ -143,7 +143,7 @@ func TestTheBacklogIsReadOnScrape(t *testing.T) {
 		"hapax_messages_waiting": 25, "hapax_messages_waiting_oldest_seconds": 26, "hapax_messages_parked": 27, "hapax_messages_unreadable": 28,
 		"hapax_reviews_open": 4, "hapax_operations_due_oldest_seconds": 5, "hapax_payments_unknown_oldest_seconds": 6, "hapax_reviews_open_oldest_seconds": 7,
 		"hapax_transaction_retries_total": 8, "hapax_ledger_key_hits_total": 9, "hapax_commits_unknown_total": 10, "hapax_database_changes_total": 11,
-		"hapax_events_unnumbered": 19, "hapax_events_unnumbered_oldest_seconds": 20}
+		"hapax_events_unnumbered": 19, "hapax_events_unnumbered_oldest_seconds": 20, "hapax_mails_unknown": 29, "hapax_mails_not_sent": 30}
 	for _, sink := range []string{"kafka", "nats", "mail"} {
 		for _, name := range []string{"waiting", "waiting_oldest_seconds", "failing", "abandoned"} {
 			want["hapax_deliveries_"+name+"/"+sink] = 0

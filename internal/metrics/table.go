@@ -32,6 +32,9 @@ const (
 
 	deliveredName   = "hapax_delivery_seconds"
 	undeliveredName = "hapax_deliveries_failed_total"
+	mailsName       = "hapax_mails_total"
+	mailUnknownName = "hapax_mails_unknown"
+	mailWaitingName = "hapax_mails_not_sent"
 	unnumberedName  = "hapax_events_unnumbered"
 	unnumAgeName    = "hapax_events_unnumbered_oldest_seconds"
 	waitingName     = "hapax_deliveries_waiting"
@@ -74,7 +77,7 @@ const otherAlarm = "other"
 var scraped = []string{readableName, unknownName, unknownAgeName, refundsName, refundsAgeName, changesName, changesAgeName, backName,
 	backAgeName, disputesName, reviewsName, reviewsAgeName, dueName, dueAgeName, inProgressName,
 	ledgerHitsName, retriesName, commitsName, epochsName, unnumberedName, unnumAgeName, waitingName, waitingAgeName, failingName, abandonedName,
-	messagesName, messagesAgeName, parkedName, unreadableName}
+	messagesName, messagesAgeName, parkedName, unreadableName, mailUnknownName, mailWaitingName}
 
 // bySink are those of them that have the label sink.
 var bySink = []string{waitingName, waitingAgeName, failingName, abandonedName}
@@ -162,6 +165,10 @@ var Table = []Row{
 	{failingName, "gauge", "sink", "Events of which at least one try has failed, and that are tried again.", "Above 0 for an hour for kafka, nats or mail: the sink refuses them."},
 	{abandonedName, "gauge", "sink", "Events that are not tried again by themselves, kept for as long as deliveries are.", "Any increase: send them again when the cause is gone."},
 	{deliveredName, "histogram", "sink", "Time from the commit of an event to the acknowledgement of a sink, in seconds.", "The median over 1 for kafka or nats: the relay is behind."},
+	{mailsName, "counter", "state", "Tries to send a mail, by how they ended: sent, not_sent (tried again), refused, unknown.",
+		"A share of refused above its usual level: a mail server does not want our mails. not_sent for 15 minutes: it is away, or does not let us in."},
+	{mailUnknownName, "gauge", "", "Mails that may have arrived or not, and are not sent again by themselves.", "Any increase: `hapax mail list --state unknown`, docs/mail.md."},
+	{mailWaitingName, "gauge", "", "Mails that are proven not sent, and are tried again.", "Growing for 15 minutes: the mail server is away, or does not let us in."},
 	{undeliveredName, "counter", "sink", "Tries that a sink did not acknowledge.", "A rate above 0 for 5 minutes for kafka, nats or mail."},
 	{"hapax_http_requests_total", "counter", "route, status, code", "Requests by route, status and problem code.",
 		"A share of status 5xx above 0.1 % for 5 minutes."},

@@ -68,5 +68,11 @@ const (
 	PointAfterSend   = "relay-after-send"   // the sink has answered, and nothing is written of it
 )
 
+// Points of the mail sink.
+const (
+	PointMailBegun = "mail-begun" // the mail is written as being sent, and nothing has left
+	PointMailSent  = "mail-sent"  // the server's answer is here, and not written yet
+)
+
 // Points lists them.
-var Points = []string{PointAfterNumber, PointBeforeSend, PointAfterSend}
+var Points = []string{PointAfterNumber, PointBeforeSend, PointAfterSend, PointMailBegun, PointMailSent}

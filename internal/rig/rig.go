@@ -206,6 +206,7 @@ type Order struct {
 	Minor     int64
 	Currency  money.Currency
 	Method    string
+	Receipt   string // mail address; empty: none
 }
 
 // Command makes the command that pays the order inline, for the rig's merchant.
@@ -222,6 +223,9 @@ func (r *Rig) Command(key string, o Order) flow.CreatePaymentCommand {
 	f := &flow.IntentFields{Amount: money.Must(o.Minor, o.Currency)}
 	if o.Reference != "" {
 		f.ClientReference = &o.Reference
+	}
+	if o.Receipt != "" {
+		f.Receipt = &o.Receipt
 	}
 	return flow.CreatePaymentCommand{Merchant: r.Merchant.ID, Key: key, RequestID: "req_" + r.runtime.NewID().String(), Inline: f,
 		Method: o.Method, Flow: payment.Direct}

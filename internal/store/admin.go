@@ -132,6 +132,8 @@ type Backlog struct {
 	Unnumbered       int64 // events without a place in the feed
 	OldestUnnumbered time.Duration
 	Deliveries       []SinkBacklog
+
+	UnknownMails, UnsentMails int64
 }
 
 // SinkBacklog is what one kind of sink has not acknowledged: kafka, nats, mail, or endpoint for all of them together.
@@ -177,6 +179,11 @@ func newsBacklog(ctx context.Context, q *dbgen.Queries, b *Backlog) error {
 	if err != nil {
 		return err
 	}
+	mails, err := q.MailBacklog(ctx, MailGivenUpAfter.Microseconds())
+	if err != nil {
+		return err
+	}
+	b.UnknownMails, b.UnsentMails = mails.Unknown, mails.NotSent
 	sinks, err := q.DeliveryBacklog(ctx)
 	b.Unnumbered, b.OldestUnnumbered = events.Unnumbered, seconds(events.OldestSeconds)
 	if len(sinks) == 0 {

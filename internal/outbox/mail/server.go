@@ -23,6 +23,7 @@ type Server struct {
 	plain          bool // no TLS at all: starttls=off
 	hello          string
 	roots          *tls.Config // nil: the system's
+	dial           func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // The ports of RFC 8314 and RFC 6409.
@@ -39,7 +40,7 @@ func ParseServer(text string) (*Server, error) {
 	if err != nil || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.Fragment != "" || u.Opaque != "" {
 		return nil, errors.New("not of the form smtp://user:password@host:port or smtps://…")
 	}
-	s := &Server{host: u.Hostname(), port: u.Port(), user: u.User.Username(), implicit: u.Scheme == "smtps"}
+	s := &Server{host: u.Hostname(), port: u.Port(), user: u.User.Username(), implicit: u.Scheme == "smtps", dial: (&net.Dialer{}).DialContext}
 	s.password, _ = u.User.Password()
 	switch {
 	case u.Scheme != "smtp" && u.Scheme != "smtps":
@@ -102,7 +103,7 @@ func (s *Server) tls() *tls.Config {
 // connect opens a conversation up to where a mail may begin. Nothing of a mail has left when it fails. The connection is closed
 // when ctx is done, until hold says otherwise; stop must be called.
 func (s *Server) connect(ctx context.Context) (*session, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(s.host, s.port))
+	conn, err := s.dial(ctx, "tcp", net.JoinHostPort(s.host, s.port))
 	if err != nil {
 		return nil, fmt.Errorf("not reached: %w", plainly(err))
 	}

@@ -33,22 +33,13 @@ type Config struct {
 	NewID       func() id.ID
 	// Code derives a one-time code when it is sent: it stands nowhere.
 	Code func(merchant, pay id.ID, amount int64, ordinal int) string
-	// Faults are the crash points, nil: none. After PointSent the server has the mail, and nothing of ours knows.
+	// Faults are the crash points, nil: none. After PointMailSent the server has the mail, and nothing of ours knows.
 	Faults interface {
 		Hit(ctx context.Context, point string) error
 	}
 	// Counted is told how each try ended.
 	Counted func(state store.MailState)
 }
-
-// Points at which a process may vanish.
-const (
-	PointBegun = "mail-begun" // the mail is written as being sent, and nothing has left
-	PointSent  = "mail-sent"  // the server's answer is here, and not written yet
-)
-
-// Points are all of them.
-var Points = []string{PointBegun, PointSent}
 
 // Sink sends a notification for each event that wants one, at most once by its derived key (docs/decisions/0033).
 type Sink struct{ Config }
@@ -232,14 +223,14 @@ func (s *Sink) finish(ctx context.Context, c store.MailContent, mail store.Mail,
 	var p proof
 	if e, err := seal(l, c.Intent.Receipt, mail.MessageID, permit.GrantedAt.Wall); err != nil {
 		p = proof{store.MailRefused, "it cannot be made into a mail"}
-	} else if err := s.hit(ctx, PointBegun); err != nil {
+	} else if err := s.hit(ctx, outbox.PointMailBegun); err != nil {
 		return outbox.Result{Err: err}
 	} else {
 		within, cancel := context.WithTimeout(ctx, sendWithin)
 		p = s.Server.send(within, e, permit, s.Clock)
 		cancel()
 	}
-	if err := s.hit(ctx, PointSent); err != nil {
+	if err := s.hit(ctx, outbox.PointMailSent); err != nil {
 		return outbox.Result{Err: err}
 	}
 	mail.State, mail.Why = p.state, p.why

@@ -28,7 +28,8 @@ type envelope struct {
 // seal makes the bytes of a mail. The message's id is the same on each try: who gets it twice can see that.
 func seal(l Letter, to, messageID string, at time.Time) (envelope, error) {
 	m := gomail.NewMsg(gomail.WithEncoding(gomail.EncodingQP), gomail.WithCharset(gomail.CharsetUTF8), gomail.WithNoDefaultUserAgent())
-	err := errors.Join(m.FromFormat(l.From.Name, l.From.Address), m.To(to))
+	m.FromMailAddress(&l.From)
+	err := m.To(to)
 	m.Subject(l.Subject)
 	m.SetDateWithValue(at)
 	m.SetMessageIDWithValue(messageID)

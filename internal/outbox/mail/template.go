@@ -38,6 +38,7 @@ var fields = map[payment.Notification][]string{
 const (
 	maxSubject = 1000
 	maxBody    = 65536
+	maxLetter  = 262144 // a body whose gaps are filled with the longest values
 )
 
 // Template is a notification with gaps. Gaps are filled with text: nothing that a payer or a merchant's client wrote is run.
@@ -67,11 +68,40 @@ func Parse(kind payment.Notification, sender, subject, body string) (*Template, 
 	if t.body, err = parsePart(kind, "body", body, maxBody, "\n\t"); err != nil {
 		return nil, err
 	}
-	letter, err := t.Render(t.bare())
-	if err == nil && strings.TrimSpace(letter.Subject) == "" {
+	return t, t.tryOut()
+}
+
+// tryOut renders the shortest and the longest letter.
+func (t *Template) tryOut() error {
+	longest, err := t.Render(t.filled(func(string) string { return strings.Repeat("x", maxValue) }))
+	switch {
+	case err != nil:
+		return err
+	case len(longest.Body) > maxLetter:
+		return fmt.Errorf("body: with long fields it grows beyond %d bytes", maxLetter)
+	}
+	shortest, err := t.Render(t.filled(func(name string) string {
+		if slices.Contains(optional, name) {
+			return ""
+		}
+		return "x"
+	}))
+	if err == nil && strings.TrimSpace(shortest.Subject) == "" {
 		err = errors.New("subject: it is empty where a payment has neither order number nor description")
 	}
-	return t, err
+	return err
+}
+
+// maxValue is the longest value of a field, a description, in bytes.
+const maxValue = 1000
+
+// filled gives values for all fields.
+func (t *Template) filled(value func(name string) string) map[string]string {
+	values := map[string]string{}
+	for _, name := range fields[t.kind] {
+		values[name] = value(name)
+	}
+	return values
 }
 
 // parsePart reads one part. allowed are the control characters that it may hold.
@@ -162,18 +192,6 @@ func oneLine(s string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
-}
-
-// bare are values as of a payment without anything optional.
-func (t *Template) bare() map[string]string {
-	values := map[string]string{}
-	for name, v := range Sample(t.kind) {
-		if slices.Contains(optional, name) {
-			v = ""
-		}
-		values[name] = v
-	}
-	return values
 }
 
 // Sample gives made-up values for a kind, to try a template with. The code in it opens nothing.

@@ -30,6 +30,7 @@ func TestTemplatesAreJudgedWhenTheyAreWritten(t *testing.T) {
 		"long subject":         {receipt, sender, strings.Repeat("s", maxSubject+1), "b", "subject"},
 		"empty body":           {receipt, sender, "s", "\n", "body"},
 		"long body":            {receipt, sender, "s", strings.Repeat("b", maxBody+1), "body"},
+		"body that grows":      {receipt, sender, "s", strings.Repeat("{{.Description}}", maxLetter/maxValue+1), "grows"},
 		"body that is no text": {receipt, sender, "s", "\xff", "UTF-8"},
 		"escape in the body":   {receipt, sender, "s", "\x1b[31m", "body"},
 		"field of the other":   {receipt, sender, "s", "{{.Code}}", "no field"},

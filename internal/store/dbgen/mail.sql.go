@@ -162,7 +162,10 @@ func (q *Queries) LoseMails(ctx context.Context, arg LoseMailsParams) (int64, er
 const mailBacklog = `-- name: MailBacklog :one
 SELECT count(*) FILTER (WHERE state = 'unknown'
                            OR state = 'sending' AND updated_at < now() - $1::bigint * interval '1 microsecond') AS unknown,
-       count(*) FILTER (WHERE state = 'not_sent') AS not_sent
+       count(*) FILTER (WHERE state = 'not_sent'
+                           AND EXISTS (SELECT FROM delivery d
+                                        WHERE d.merchant_id = mail.merchant_id AND d.sink = 'mail' AND d.event_id = mail.event_id
+                                          AND d.state = 'waiting')) AS not_sent
   FROM mail WHERE state <> 'sent'
 `
 
@@ -171,7 +174,8 @@ type MailBacklogRow struct {
 	NotSent int64
 }
 
-// What has been on its way for longer than anybody sends is unknown already, though nobody has written so yet.
+// What has been on its way for longer than anybody sends is unknown already, though nobody has written so yet. What is not sent
+// counts while its delivery is still tried.
 func (q *Queries) MailBacklog(ctx context.Context, givenUpUs int64) (MailBacklogRow, error) {
 	row := q.db.QueryRow(ctx, mailBacklog, givenUpUs)
 	var i MailBacklogRow
@@ -280,48 +284,6 @@ type MailsParams struct {
 
 func (q *Queries) Mails(ctx context.Context, arg MailsParams) ([]Mail, error) {
 	rows, err := q.db.Query(ctx, mails, arg.MerchantID, arg.State, arg.MaxRows)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []Mail
-	for rows.Next() {
-		var i Mail
-		if err := rows.Scan(
-			&i.MerchantID,
-			&i.MailKey,
-			&i.Kind,
-			&i.EventID,
-			&i.PaymentID,
-			&i.MessageID,
-			&i.State,
-			&i.Why,
-			&i.ClaimID,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const mailsOfPayments = `-- name: MailsOfPayments :many
-SELECT merchant_id, mail_key, kind, event_id, payment_id, message_id, state, why, claim_id, created_at, updated_at FROM mail WHERE merchant_id = $1 AND payment_id = ANY($2::uuid[]) ORDER BY created_at, mail_key LIMIT $3::int
-`
-
-type MailsOfPaymentsParams struct {
-	MerchantID pgtype.UUID
-	Payments   []pgtype.UUID
-	MaxRows    int32
-}
-
-func (q *Queries) MailsOfPayments(ctx context.Context, arg MailsOfPaymentsParams) ([]Mail, error) {
-	rows, err := q.db.Query(ctx, mailsOfPayments, arg.MerchantID, arg.Payments, arg.MaxRows)
 	if err != nil {
 		return nil, err
 	}

@@ -381,7 +381,7 @@ WITH h AS (
   DELETE FROM outbox o USING taken t
    WHERE o.merchant_id = t.merchant_id AND o.subject_id = t.subject_id AND o.version = t.version
 ), told AS (
-  SELECT t.merchant_id, t.position, t.subject_id, t.event_id, e.type, i.customer
+  SELECT t.merchant_id, t.position, t.subject_id, t.event_id, e.type, i.customer, i.receipt_email IS NOT NULL AS addressed
     FROM taken t JOIN event e ON e.merchant_id = t.merchant_id AND e.id = t.event_id
     LEFT JOIN payment_intent i ON i.merchant_id = e.merchant_id AND i.id = e.intent_id
 ), numbered AS (
@@ -402,7 +402,7 @@ WITH h AS (
          AND CASE t.type WHEN 'webhook_endpoint.test' THEN w.id = t.subject_id ELSE w.types = '{}' OR t.type = ANY(w.types) END
       UNION ALL
       SELECT 'mail' FROM mail_template m
-       WHERE m.merchant_id = t.merchant_id AND m.enabled AND EXISTS (SELECT FROM event_sink k WHERE k.name = 'mail')
+       WHERE m.merchant_id = t.merchant_id AND m.enabled AND EXISTS (SELECT FROM event_sink k WHERE k.name = 'mail') AND t.addressed
          AND (m.kind = 'receipt' AND t.type = 'payment.paid' OR m.kind = 'cancel_code' AND t.type = 'payment.cancel_code_issued')) s
 ), moved AS (
   UPDATE feed_head f SET position = n.position

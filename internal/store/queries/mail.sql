@@ -60,12 +60,13 @@ SELECT * FROM mail
  WHERE merchant_id = @merchant_id AND (@state::text = '' OR state = @state::text)
  ORDER BY created_at DESC, mail_key LIMIT @max_rows::int;
 
--- name: MailsOfPayments :many
-SELECT * FROM mail WHERE merchant_id = @merchant_id AND payment_id = ANY(@payments::uuid[]) ORDER BY created_at, mail_key LIMIT @max_rows::int;
-
 -- name: MailBacklog :one
--- What has been on its way for longer than anybody sends is unknown already, though nobody has written so yet.
+-- What has been on its way for longer than anybody sends is unknown already, though nobody has written so yet. What is not sent
+-- counts while its delivery is still tried.
 SELECT count(*) FILTER (WHERE state = 'unknown'
                            OR state = 'sending' AND updated_at < now() - sqlc.arg(given_up_us)::bigint * interval '1 microsecond') AS unknown,
-       count(*) FILTER (WHERE state = 'not_sent') AS not_sent
+       count(*) FILTER (WHERE state = 'not_sent'
+                           AND EXISTS (SELECT FROM delivery d
+                                        WHERE d.merchant_id = mail.merchant_id AND d.sink = 'mail' AND d.event_id = mail.event_id
+                                          AND d.state = 'waiting')) AS not_sent
   FROM mail WHERE state <> 'sent';
