@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer/signature"
+	"github.com/hapaxpay/hapax/internal/app"
+	"github.com/hapaxpay/hapax/internal/config"
+	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/intake"
 	"github.com/hapaxpay/hapax/internal/sandbox"
 )
@@ -103,3 +106,12 @@ func (r *Rig) Unsigned(m Merchant) {
 	_, err = r.Owner.Exec(r.T.Context(), "UPDATE acquirer_account SET secrets = $3 WHERE merchant_id = $1 AND id = $2", m.ID, m.Account, sealed)
 	r.must(err)
 }
+
+// Eventually waits until a condition holds.
+func (r *Rig) Eventually(holds func() bool) {
+	r.T.Helper()
+	dbtest.Eventually(r.T, holds)
+}
+
+// Rarely makes the loops of a replica poll so rarely that a test which needs them would not end.
+func Rarely(c *config.Config, _ *app.Options) { c.SweepEvery, c.RelayEvery = time.Hour, time.Hour }
