@@ -180,7 +180,7 @@ func TestOneAfterAnother(t *testing.T) {
 		took(r, p.Deliver(rewritten(r, m, m.ID+"_again", func(map[string]any, map[string]any) {})))
 	}
 	held := &slow{Flow: p.Flow, at: map[string]int{}, together: make(chan struct{})}
-	n := intake.New(intake.Config{Lease: time.Minute}, intake.Parts{Store: p.Store, Runtime: &host.Runtime{}, Flow: held, House: p.Store,
+	n := intake.New(intake.Config{Lease: time.Minute, Retention: time.Hour}, intake.Parts{Store: p.Store, Runtime: &host.Runtime{}, Flow: held, House: p.Store,
 		Report: func(where string, err error) { t.Errorf("%s: %v", where, err) }})
 	if report := n.Pass(t.Context()); report.Picked != 2*payments || report.Failed != 0 {
 		t.Errorf("%+v", report)
