@@ -120,9 +120,23 @@ var onceBreaks = []lifeBreak{
 			again("evidence", `{"merchant_id": "`+someID+`", "intent_id": null, "payment_id": null, "operation_id": null, "modification_id": null}`, "")},
 }
 
+var messageBreaks = []lifeBreak{
+	{want: "I-5", check: "a message that is neither applied nor due", story: lived.toldByWebhook,
+		sql: `ALTER TABLE inbox_message DROP CONSTRAINT inbox_message_due; UPDATE inbox_message SET due_at = NULL WHERE state = 'parked'`},
+	{want: "I-5", check: "a message that is neither applied nor due", story: lived.toldByWebhook,
+		sql: `UPDATE inbox_message SET due_at = now() + interval '2 days' WHERE state = 'parked'`},
+	{want: "I-4", check: "a message that is said to be applied, and no evidence came of it", story: lived.toldByWebhook,
+		sql: `UPDATE inbox_message SET state = 'applied', due_at = NULL, ended_at = now() WHERE state = 'parked'`},
+	{want: "I-4", check: "a message that is said to be applied, and no evidence came of it", story: lived.toldByWebhook, sql: `DELETE FROM evidence WHERE source = 'webhook'`},
+	{want: "I-4", check: "evidence of a message that was not stored before, or is not said to be applied", story: lived.toldByWebhook,
+		sql: `DELETE FROM inbox_message WHERE state = 'applied'`},
+	{want: "I-4", check: "evidence of a message that was not stored before, or is not said to be applied", story: lived.toldByWebhook,
+		sql: `UPDATE inbox_message SET state = 'received', due_at = now(), ended_at = NULL WHERE state = 'applied'`},
+}
+
 // TestEachCheckOfALifeCanFail breaks one thing after another: an auditor that cannot fail is worth nothing.
 func TestEachCheckOfALifeCanFail(t *testing.T) {
-	for n, b := range slices.Concat(changeBreaks, moneyBreaks, onceBreaks) {
+	for n, b := range slices.Concat(changeBreaks, moneyBreaks, onceBreaks, messageBreaks) {
 		t.Run(fmt.Sprint(n, " ", b.want, " ", b.check), func(t *testing.T) {
 			l := live(t)
 			b.story(l)

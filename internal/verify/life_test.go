@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -94,6 +95,19 @@ func (l lived) paidOnPage() {
 	l.told(200)(l.p.Check(pay))
 }
 
+// toldByWebhook is paid by the acquirer's message alone, and another message fits no payment yet.
+func (l lived) toldByWebhook() {
+	l.Hooks(nil)
+	l.faults(sandbox.Rule{Call: "charge", Fault: "500_executed"})
+	l.told(202)(l.p.Pay("unheard", order("unheard")))
+	m := l.Told("charge.succeeded")[0]
+	l.p.Deliver(m)
+	early := m
+	early.ID, early.Body = "evt_early", strings.NewReplacer(l.Text("SELECT acquirer_key FROM payment"), "not-ours-yet", m.ObjectID, "ch_other").Replace(m.Body)
+	l.p.Deliver(early)
+	l.p.Intake.Pass(l.T.Context())
+}
+
 // givenUp are a hold and a page that are canceled, and a page that was paid before its cancel arrived.
 func (l lived) givenUp() {
 	pay := l.hold("released")
@@ -140,7 +154,7 @@ func (l lived) underWay() {
 // TestWholeLivesAreNotCalledBroken verifies between the steps of whole lives, and at their end.
 func TestWholeLivesAreNotCalledBroken(t *testing.T) {
 	for name, story := range map[string]func(lived){"captured": lived.captured, "paid on the page": lived.paidOnPage, "given up": lived.givenUp,
-		"disputed": lived.disputed, "compensated": lived.compensated, "under way": lived.underWay} {
+		"disputed": lived.disputed, "compensated": lived.compensated, "under way": lived.underWay, "told by webhook": lived.toldByWebhook} {
 		t.Run(name, func(t *testing.T) {
 			l := live(t)
 			story(l)

@@ -22,6 +22,19 @@ SELECT v.merchant_id, v.intent_id, v.payment_id, v.effect || ': ' || coalesce(v.
  WHERE v.outcome = 'succeeded' AND v.about NOT IN ('reverse', 'close') AND v.effect <> 'early'
    AND NOT EXISTS (SELECT FROM movement m WHERE m.merchant_id = v.merchant_id AND m.account_id = v.account_id
                       AND (m.reference = v.reference OR v.reference IS NULL AND m.reference LIKE 'key:%' AND m.payment_id = v.payment_id))`},
+		// What is said of a message and what it changed are one transaction (PROTOCOL V3).
+		{"a message that is said to be applied, and no evidence came of it", `
+SELECT m.merchant_id, m.intent_id, m.payment_id, 'message ' || m.id || ' ' || m.type
+  FROM inbox_message m
+ WHERE m.state = 'applied' AND NOT EXISTS (SELECT FROM evidence v
+       WHERE v.merchant_id = m.merchant_id AND (v.intent_id = m.intent_id OR v.intent_id IS NULL AND m.intent_id IS NULL)
+         AND (v.source = 'webhook' AND v.raw_hash = m.raw_hash OR v.source = 'lookup' AND v.payment_id = m.payment_id AND v.created_at >= m.received_at))`},
+		{"evidence of a message that was not stored before, or is not said to be applied", `
+SELECT v.merchant_id, v.intent_id, v.payment_id, v.outcome || ' ' || coalesce(v.reference, '')
+  FROM evidence v
+ WHERE v.source = 'webhook' AND v.created_at > now() - @horizon_us::bigint * interval '1 microsecond' -- later it may be purged
+   AND NOT EXISTS (SELECT FROM inbox_message m WHERE m.merchant_id = v.merchant_id AND m.account_id = v.account_id
+                      AND m.raw_hash = v.raw_hash AND m.state = 'applied')`},
 	}},
 	{id: "I-7", statement: "every transition has evidence; every paid has a matching acquirer reference, currency and sum", checks: []check{
 		{"moved without evidence", `

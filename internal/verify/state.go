@@ -103,6 +103,9 @@ SELECT c.merchant_id, c.intent_id, c.payment_id, 'compensation ' || c.id || ' of
   FROM modification c JOIN movement m ON m.merchant_id = c.merchant_id AND m.id = c.movement_id
   JOIN operation o ON o.merchant_id = c.merchant_id AND o.modification_id = c.id AND o.sends = 0
  WHERE c.status IN ('pending', 'unknown') AND m.state <> 'unapplied' AND m.updated_at < now() - @horizon_us::bigint * interval '1 microsecond'`},
+		{"a message that is neither applied nor due", `
+SELECT merchant_id, intent_id, payment_id, 'message ' || id || ' ' || state
+  FROM inbox_message WHERE state IN ('received', 'parked') AND (due_at IS NULL OR due_at > now() + @horizon_us::bigint * interval '1 microsecond')`},
 		{"being canceled without a cancel", `
 SELECT p.merchant_id, p.intent_id, p.id, NULL
   FROM payment p
