@@ -1,10 +1,14 @@
 package flow_test
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/rig"
 	"github.com/hapaxpay/hapax/internal/sandbox"
 	"github.com/hapaxpay/hapax/money"
 )
@@ -73,4 +77,73 @@ func TestRefundByHandThatFailsMakesRoom(t *testing.T) {
 			l.sound()
 		})
 	}
+}
+
+// Case 37: authorised, captured, partially refunded and refunded, each told twice by webhooks, in all 24 orders, a dispute anywhere among
+// them, on a real database: one state, one ledger, and every event once. The answer to the hold itself was lost.
+func TestCase037_OrdersOfDeliveryOnADatabase(t *testing.T) {
+	l := newLife(t, once)
+	n := 0
+	orders(4, func(order []int) {
+		order = slices.Insert(order, n%5, 4)
+		n++
+		key := fmt.Sprintf("key-%d", n)
+		status(t, "hold", 202)(l.p.Hold(key, rig.Order{Reference: "order-" + key, Minor: 1000, Method: "pm_reset_executed"}))
+		pay := l.r.PaymentOf(key)
+		words := l.lived(pay)
+		for _, i := range append(order, order...) {
+			l.told(pay, words[i])
+		}
+		l.is(key, "paid")
+	})
+	l.count("payments that went another way", 0, `SELECT count(*) FROM payment WHERE NOT (status = 'paid' AND captured_amount = 1000
+		AND refunded_amount = 700 AND disputed_amount = 300 AND dispute = 'opened' AND NOT conflict AND NOT early)`)
+	l.count("ledgers", 1, `SELECT count(DISTINCT lines) FROM (SELECT payment_id, string_agg(split_part(account, ':', 1) || ' ' || amount, ', '
+		ORDER BY account, amount) AS lines FROM ledger_entry GROUP BY payment_id) p`)
+	l.count("events of each payment", 5, `SELECT count(*) / count(DISTINCT payment_id) FROM event`)
+	l.count("open operations", 0, "SELECT count(*) FROM operation WHERE state <> 'completed'")
+	l.sound()
+}
+
+// lived lets a held payment be captured, refunded in two parts and disputed at the acquirer, and gives what webhooks say of that.
+func (l life) lived(pay id.ID) []acquirer.Reply {
+	l.t.Helper()
+	l.waitCharges(pay)
+	charge, key := l.r.ChargeOf(pay).ID, l.r.Text("SELECT acquirer_key FROM payment WHERE id = $1", pay)
+	all := []acquirer.Reply{{About: acquirer.ActionCharge, Class: "webhook", Outcome: acquirer.OutcomeHeld, Reference: charge, OurReference: key,
+		Amount: money.Must(1000, "KZT")}}
+	for _, step := range []struct {
+		about acquirer.Action
+		do    func(context.Context, string, int64) (sandbox.Act, error)
+		minor int64
+		code  string
+	}{
+		{acquirer.ActionCapture, l.r.Acquirer.CaptureByHand, 1000, ""}, {acquirer.ActionRefund, l.r.Acquirer.RefundByHand, 300, ""},
+		{acquirer.ActionRefund, l.r.Acquirer.RefundByHand, 400, ""}, {acquirer.ActionChargeback, l.r.Acquirer.OpenChargeback, 300, "opened"},
+	} {
+		act, err := step.do(l.t.Context(), charge, step.minor)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		all = append(all, acquirer.Reply{About: step.about, Class: "webhook", Outcome: acquirer.OutcomeSucceeded, Code: step.code, Reference: act.ID,
+			Object: charge, Amount: money.Must(step.minor, "KZT"), Final: act.Final})
+	}
+	return all
+}
+
+// orders visits every order of n things.
+func orders(n int, visit func([]int)) {
+	var grow func(order []int)
+	grow = func(order []int) {
+		if len(order) == n {
+			visit(slices.Clone(order))
+			return
+		}
+		for i := range n {
+			if !slices.Contains(order, i) {
+				grow(append(order, i))
+			}
+		}
+	}
+	grow(nil)
 }

@@ -247,6 +247,12 @@ func livesOfTwo() []life {
 			b.charge("succeeded")
 			b.becomes(b.do(b.charge("succeeded"), chargeback, "", whole), "won")
 		}},
+		{name: "a second charge, and a dispute of it that is won, refunded by hand", contradicts: true, happen: func(b *bank) {
+			b.charge("succeeded")
+			c := b.charge("succeeded")
+			b.becomes(b.do(c, chargeback, "", whole), "won")
+			b.do(c, refund, "", whole)
+		}},
 		{name: "a second hold, captured and given back", contradicts: true, happen: func(b *bank) {
 			b.charge("held")
 			c := b.charge("held")

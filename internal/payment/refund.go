@@ -173,14 +173,14 @@ func (s Situation) byHand(d *Decision, mv Movement) {
 func (s Situation) failedByHand(d *Decision, o evidence.Observation) {
 	mv := s.movement(o, acquirer.MovementRefund)
 	known, ok := s.known(mv)
-	switch _, mine := s.ofCharge(mv.Charge()); {
+	switch {
 	case ok && known.Cause == string(ReviewExcess):
 		if s.cameBack(d, known, o); known.State != Returned {
 			s.failedExternal(d, known, o)
 		}
 	case ok: // it gave back what was kept aside
 		s.strayAgain(d, mv)
-	case !mine:
+	case !s.took(mv.Charge()):
 		s.early(d, "it is not known yet what was taken")
 	case s.maybeOurs(mv):
 		s.early(d, "a refund of the same amount is under way, and this may be it")
@@ -219,6 +219,11 @@ func (s Situation) ofCharge(charge string) (strays []Movement, mine bool) {
 		}
 	}
 	return strays, mine
+}
+
+// took says whether it is known that a charge took money, whatever became of it.
+func (s Situation) took(charge string) bool {
+	return slices.ContainsFunc(s.Movements, func(m Movement) bool { return m.Taken() && m.Charge() == charge })
 }
 
 // strayBack notes that money which was kept aside was given back at the acquirer.
@@ -385,18 +390,19 @@ func (s Situation) chargeback(d *Decision, o evidence.Observation) {
 	}
 	strays, mine := s.ofCharge(mv.Charge())
 	switch {
-	case len(strays) > 0 && status == DisputeWon: // it came and went, and what is kept aside still is
+	case len(strays) == 0 && mine:
+		s.dispute(d, mv, status)
+	case status == DisputeWon && s.took(mv.Charge()): // it came and went, and what is kept aside, or was given back, still is
 		back := mv
 		back.Kind, back.Object = acquirer.MovementReverse, mv.Reference
 		mv.State, back.State = Returned, Returned
 		d.Book = append(d.Book, mv, back)
-		d.Effect, d.Why = evidence.Booked, "the payer's bank took back what is kept aside, and lost"
+		d.Effect, d.Why = evidence.Booked, "the payer's bank took back what is not the merchant's, and lost"
 	case len(strays) > 0:
 		s.strayBack(d, mv, strays)
-	case !mine:
-		s.early(d, "it is not known yet what was taken")
+	case s.backAlready(d, mv):
 	default:
-		s.dispute(d, mv, status)
+		s.early(d, "it is not known yet what was taken")
 	}
 }
 
