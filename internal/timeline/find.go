@@ -44,6 +44,7 @@ WITH found AS (
              WHERE d.merchant_id = @merchant::uuid AND (d.id = @decision::uuid OR d.kind = ANY(@kinds::text[]) AND d.idempotency_key = @q)
   UNION ALL SELECT intent_id, id FROM movement WHERE merchant_id = @merchant::uuid AND (id = @movement::uuid OR acquirer_key = @q OR reference = @q)
   UNION ALL SELECT intent_id, NULL FROM evidence WHERE merchant_id = @merchant::uuid AND id = @evidence::uuid
+  UNION ALL SELECT intent_id, NULL FROM inbox_message WHERE merchant_id = @merchant::uuid AND (id = @message::uuid OR message_id = @q)
   UNION ALL SELECT intent_id, NULL FROM history WHERE merchant_id = @merchant::uuid AND request_id = @q
   UNION ALL SELECT intent_id, NULL FROM history WHERE merchant_id = @merchant::uuid AND key_hash IN (@q, @hash)
 )
@@ -54,7 +55,7 @@ SELECT DISTINCT intent_id, CASE WHEN intent_id IS NULL THEN movement_id END AS m
 func resolve(ctx context.Context, tx pgx.Tx, merchant id.ID, q string) ([]hit, error) {
 	args := pgx.NamedArgs{"merchant": merchant.String(), "q": q, "hash": operation.KeyHash(q), "kinds": kinds, "max_rows": maxStories}
 	for name, prefix := range map[string]string{"intent": id.Intent, "payment": id.Payment, "operation": id.Operation, "event": id.Event,
-		"review": id.Review, "movement": id.Movement, "evidence": id.Evidence, "decision": decisionPrefix} {
+		"review": id.Review, "movement": id.Movement, "evidence": id.Evidence, "decision": decisionPrefix, "message": id.Message} {
 		args[name] = parse(prefix, q)
 	}
 	changes := []string{}

@@ -103,6 +103,17 @@ var lives = map[string]func(lived){
 		l.must(l.Acquirer.OpenChargeback(l.T.Context(), charge, 300))
 		l.told(200)(l.p.Check(pay))
 	},
+	// The payer pays on the page and closes the browser; the acquirer's message, which comes three times, makes it paid.
+	"told by webhook": func(l lived) {
+		l.Hooks(nil)
+		pay := l.page()
+		l.must(l.Acquirer.PaySession(l.T.Context(), l.SessionOf(pay).ID))
+		m := l.Told("charge.succeeded")[0]
+		l.p.Deliver(m)
+		l.p.Intake.Pass(l.T.Context())
+		l.p.Deliver(m)
+		l.p.Deliver(m)
+	},
 	// Another amount was taken than was asked; a person has it given back.
 	"compensated": func(l lived) {
 		l.told(202)(l.p.Pay("pay", rig.Order{Reference: "A-17", Minor: 1000, Method: "pm_wrong_amount"}))
@@ -151,7 +162,7 @@ func atOnce(a, b timeline.Line) int {
 }
 
 var (
-	names  = regexp.MustCompile(`\b(pi|pay|re|cap|can|evt|rev|mer|ch|cs|rf|cp|rv|cb|act|ses|ps)_[0-9a-z]{8,}\b|\bhpx[0-9A-Za-z_-]+|\breq_[0-9a-f-]{36}`)
+	names  = regexp.MustCompile(`\b(pi|pay|re|msg|cap|can|evt|rev|mer|ch|cs|rf|cp|rv|cb|act|ses|ps)_[0-9a-z]{8,}\b|\bhpx[0-9A-Za-z_-]+|\breq_[0-9a-f-]{36}`)
 	hashes = regexp.MustCompile(`\b[0-9a-f]{16}\b`)
 	clocks = regexp.MustCompile(`\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d UTC)?`)
 	times  = regexp.MustCompile(`(?m)^  \d\d:\d\d:\d\d`)
@@ -212,6 +223,33 @@ func TestEveryIDOfALifeLeadsToIt(t *testing.T) {
 	} {
 		if got := find(t, r.DB, q, r.Merchant.ID); len(got) != 1 || !strings.Contains(got[0].Title, "A-17") {
 			t.Errorf("%s %s leads to %d stories", what, q, len(got))
+		}
+	}
+}
+
+// TestMessagesLeadToTheirStory looks by the ids of messages, of one that was applied and of one that fits no payment.
+func TestMessagesLeadToTheirStory(t *testing.T) {
+	r := rig.New(t, nil)
+	l := lived{r, r.Replica(rig.Hasty)}
+	lives["told by webhook"](l)
+	early := l.Told("charge.succeeded")[0]
+	early.ID, early.Body = "evt_early", strings.NewReplacer(l.Text("SELECT acquirer_key FROM payment"), "another", early.ObjectID, "ch_another",
+		l.SessionOf(l.PaymentOf("pay")).ID, "cs_another").Replace(early.Body)
+	l.p.Deliver(early)
+	l.p.Intake.Pass(t.Context())
+	ours := func(theirs string) string {
+		x, err := id.ParseUUID(l.Text("SELECT id::text FROM inbox_message WHERE message_id = $1", theirs))
+		l.must(nil, err)
+		return x.Text(id.Message)
+	}
+	for _, theirs := range []string{l.Told("charge.succeeded")[0].ID, "evt_early"} {
+		title := map[bool]string{true: "messages of an acquirer that reached no payment intent", false: "A-17"}[theirs == "evt_early"]
+		for _, q := range []string{theirs, ours(theirs)} {
+			if got := find(t, r.DB, q, r.Merchant.ID); len(got) != 1 || !strings.Contains(got[0].Title, title) {
+				t.Errorf("%s leads to %d stories", q, len(got))
+			} else if text := timeline.Text(got); theirs == "evt_early" && !strings.Contains(text, "It waits for its payment: it fits no payment yet.") {
+				t.Errorf("the story of %s:\n%s", q, text)
+			}
 		}
 	}
 }

@@ -42,8 +42,8 @@ type Line struct {
 }
 
 // Find tells the stories that q belongs to. q is an id of an intent, payment, capture, cancel, refund, operation, event, review,
-// movement, evidence or decision, with its prefix or as a UUID; a client reference; a reference or key at the acquirer, of a charge,
-// a page or what was done upon them; a request id; an idempotency key or its hash. merchant narrows the search; the zero ID searches all merchants, one after another, by
+// movement, evidence, message or decision, with its prefix or as a UUID; a client reference; a reference or key at the acquirer, of a charge,
+// a page or what was done upon them; a message of the acquirer, by its id or ours; a request id; an idempotency key or its hash. merchant narrows the search; the zero ID searches all merchants, one after another, by
 // their own indexes. No story is an empty list, not an error. At most 20 stories are told, the newest intents first.
 func Find(ctx context.Context, pool *pgxpool.Pool, q string, merchant id.ID) ([]Story, error) {
 	if q == "" || len(q) > MaxQuery {
@@ -116,13 +116,18 @@ func tell(ctx context.Context, tx pgx.Tx, m merchantRow, q string, limit int) ([
 		}
 		stories = append(stories, t.finish())
 	}
-	lone := &teller{tx: tx, merchant: m.id, story: Story{Merchant: m.id, MerchantName: m.name,
-		Title: "requests that reached no payment intent"}}
-	if err := lone.requestsWithoutIntent(ctx, q); err != nil {
-		return nil, err
-	}
-	if len(lone.entries) > 0 && len(stories) < limit {
-		stories = append(stories, lone.finish())
+	for _, lone := range []struct {
+		title string
+		tell  func(*teller, context.Context, string) error
+	}{{"requests that reached no payment intent", (*teller).requestsWithoutIntent},
+		{"messages of an acquirer that reached no payment intent", (*teller).messagesWithoutIntent}} {
+		t := &teller{tx: tx, merchant: m.id, story: Story{Merchant: m.id, MerchantName: m.name, Title: lone.title}}
+		if err := lone.tell(t, ctx, q); err != nil {
+			return nil, err
+		}
+		if len(t.entries) > 0 && len(stories) < limit {
+			stories = append(stories, t.finish())
+		}
 	}
 	return stories, nil
 }
