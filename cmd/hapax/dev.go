@@ -62,6 +62,7 @@ func (c devCmd) run(t *tool, dir string) error {
 	if t.cfg.SecretKey == "" {
 		t.cfg.SecretKey = mem.SecretKey
 	}
+	t.cfg.WebhookAllowPrivate = true // who develops a receiver has it on this machine
 	replica, err := t.replica(server.URL(devdb.RoleService, devdb.Database), app.Options{Dev: true})
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/outbox"
 	"github.com/hapaxpay/hapax/internal/outbox/mail"
+	"github.com/hapaxpay/hapax/internal/outbox/webhook"
 	"github.com/hapaxpay/hapax/internal/store"
 	"github.com/hapaxpay/hapax/internal/sweep"
 )
@@ -48,6 +50,10 @@ type Options struct {
 	WithoutAPI bool
 	// Sinks are further ones, for tests.
 	Sinks map[string]outbox.Sink
+	// Resolver finds the addresses of webhook endpoints; nil: the system's. TLS is for connections to them; nil: the system's
+	// roots. Both are for tests.
+	Resolver webhook.Resolver
+	TLS      *tls.Config
 	// Dev allows what only a person at this machine needs: payers who are sent back to it by http, and one-time codes that
 	// are shown.
 	Dev bool
@@ -58,6 +64,7 @@ type Replica struct {
 	cfg     config.Config
 	log     *slog.Logger
 	rt      *host.Runtime
+	ring    *auth.Keyring // nil in a silent replica
 	Store   *store.Store
 	Flow    *flow.Flow
 	Sweep   *sweep.Sweep[flow.Tx]
@@ -79,7 +86,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 		o.Faults = noFaults{}
 	}
 	r := &Replica{cfg: cfg, log: o.Log, rt: &host.Runtime{Offset: o.Offset}}
-	adapters, codes, err := r.secrets(o)
+	adapters, err := r.secrets(o)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +101,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 	metrics.Watch(registry, st, o.Log)
 	r.Store = st
 	r.Flow = flow.New(flow.Config{Environment: cfg.Environment, PayBefore: defaultPayBefore, Retention: cfg.KeyRetention,
-		SecondPerson: cfg.SecondPerson, CodeSecret: codes}, cfg.Engine(), st, adapters, r.rt, o.Faults, watch)
+		SecondPerson: cfg.SecondPerson, CodeSecret: r.codes(), NewSecret: r.newSecret, EndpointPatience: cfg.WebhookDisableAfter}, cfg.Engine(), st, adapters, r.rt, o.Faults, watch)
 	r.Sweep = sweep.New(sweep.Config{Lease: cfg.Lease, Every: cfg.SweepEvery}, flow.Store(st), r.rt, r.Flow.Engine(), r.Flow, st,
 		func(where string, err error) { o.Log.Warn("sweep", "where", where, "error", err.Error()) })
 	sinks, err := r.sinks(o, watch)
@@ -102,7 +109,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 		st.Close()
 		return nil, err
 	}
-	r.Relay = outbox.New(outbox.Config{Sinks: sinks, Every: cfg.RelayEvery, Retention: cfg.KeyRetention,
+	r.Relay = outbox.New(outbox.Config{Sinks: sinks, Endpoints: r.webhooks(o), Every: cfg.RelayEvery, Retention: cfg.KeyRetention,
 		Report: func(where string, err error) { o.Log.Warn("relay", "where", where, "error", err.Error()) }}, st, r.rt, o.Faults, watch)
 	r.Intake = intake.New(intake.Config{Lease: cfg.Lease, Every: cfg.SweepEvery, Retention: cfg.KeyRetention}, intake.Parts{Store: st,
 		Acquirers: adapters, Runtime: r.rt, Faults: o.Faults, Flow: r.Flow, House: st, Watch: watch,
@@ -117,10 +124,11 @@ func Open(ctx context.Context, cfg config.Config, o Options) (*Replica, error) {
 
 // door says what the HTTP door leads to, and how.
 func (r *Replica) door(o Options, registry *prometheus.Registry) httpapi.Config {
-	s := &service{r.Flow, r.Store}
+	s := r.service()
 	c := httpapi.Config{Service: s, Keys: r.Store, Log: o.Log, Messages: r.Intake, Ready: r.ready,
 		Metrics: promhttp.HandlerFor(registry, promhttp.HandlerOpts{}), Register: registry,
-		MaxAmount: r.cfg.MaxAmount, RatePerSecond: r.cfg.RateLimit, Version: o.Version, AllowLoopbackReturn: o.Dev}
+		MaxAmount: r.cfg.MaxAmount, RatePerSecond: r.cfg.RateLimit, Version: o.Version, AllowLoopbackReturn: o.Dev,
+		Target: r.guard(o).Check}
 	if o.Dev {
 		c.ShowCancelCode = s.codeText
 	}
@@ -130,17 +138,25 @@ func (r *Replica) door(o Options, registry *prometheus.Registry) httpapi.Config 
 // purposeCodes names the secret from which one-time codes of cancels are derived (PROTOCOL X1).
 const purposeCodes = "cancel codes"
 
-// secrets gives the way to the acquirers, and the secret of one-time codes.
-func (r *Replica) secrets(o Options) (flow.Acquirers, []byte, error) {
+// secrets reads the keys that seal, and gives the way to the acquirers.
+func (r *Replica) secrets(o Options) (flow.Acquirers, error) {
 	if o.Silent {
-		return contracts{}, nil, nil
+		return contracts{}, nil
 	}
-	ring, err := auth.ParseKeyring(r.cfg.SecretKey)
-	if err != nil {
-		return nil, nil, err
+	var err error
+	if r.ring, err = auth.ParseKeyring(r.cfg.SecretKey); err != nil {
+		return nil, err
 	}
-	return newAcquirers(ring, adapter.Options{Doer: o.Doer, Clock: r.rt, Hook: hook(o.Faults),
-		ConnectTimeout: r.cfg.Connect, ReadTimeout: r.cfg.Read}), ring.Derive(purposeCodes), nil
+	return newAcquirers(r.ring, adapter.Options{Doer: o.Doer, Clock: r.rt, Hook: hook(o.Faults),
+		ConnectTimeout: r.cfg.Connect, ReadTimeout: r.cfg.Read}), nil
+}
+
+// codes gives the secret of one-time codes; nil in a silent replica, which issues none.
+func (r *Replica) codes() []byte {
+	if r.ring == nil {
+		return nil
+	}
+	return r.ring.Derive(purposeCodes)
 }
 
 // onlyHealth leaves what operators ask.

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 
+	"github.com/hapaxpay/hapax/internal/auth"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/httpapi"
 	"github.com/hapaxpay/hapax/internal/id"
@@ -15,7 +16,10 @@ import (
 type service struct {
 	*flow.Flow
 	store *store.Store
+	ring  *auth.Keyring // opens the secrets of webhook endpoints
 }
+
+func (r *Replica) service() *service { return &service{r.Flow, r.Store, r.ring} }
 
 var _ httpapi.Service = (*service)(nil)
 

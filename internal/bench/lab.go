@@ -75,7 +75,7 @@ func (l *lab) prepare(ctx context.Context) (err error) {
 	rand.Read(secret) // never fails: the program ends if the system has no randomness
 	l.cfg = config.Config{DatabaseURL: l.server.URL(devdb.RoleService, devdb.Database), SecretKey: base64.StdEncoding.EncodeToString(secret),
 		Environment: "bench", AnswerWithin: 8 * time.Second, CallUntil: 25 * time.Second, Lease: 30 * time.Second, Fresh: 10 * time.Second,
-		Connect: time.Second, Read: 10 * time.Second, KeyRetention: 720 * time.Hour, SweepEvery: time.Second, RelayEvery: 250 * time.Millisecond, MaxAmount: money.MaxMinor,
+		Connect: time.Second, Read: 10 * time.Second, KeyRetention: 720 * time.Hour, SweepEvery: time.Second, RelayEvery: 250 * time.Millisecond, WebhookDisableAfter: 120 * time.Hour, MaxAmount: money.MaxMinor,
 		RateLimit: 1_000_000, FailoverPolicy: "compare", PoolMode: "session", PoolSize: 16}
 	return l.addMerchant(ctx)
 }

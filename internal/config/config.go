@@ -36,17 +36,19 @@ type Config struct {
 	KeyRetention time.Duration `env:"HAPAX_KEY_RETENTION" default:"720h" help:"How long the stored answer of a key is kept after completion."`
 	SweepEvery   time.Duration `env:"HAPAX_SWEEP_EVERY" default:"1s" help:"Pause between two passes of the sweep."`
 
-	KafkaBrokers     string        `env:"HAPAX_KAFKA_BROKERS" help:"Brokers of Kafka, host:port, parted by commas. Empty: no events go to Kafka."`
-	KafkaTopic       string        `env:"HAPAX_KAFKA_TOPIC" default:"hapax.events" help:"Topic of the events."`
-	KafkaCreateTopic bool          `env:"HAPAX_KAFKA_CREATE_TOPIC" help:"A missing topic is made by the cluster, as its own defaults say. Off: it is a failure that is told."`
-	KafkaTLS         bool          `env:"HAPAX_KAFKA_TLS" help:"Speak TLS with the brokers. Authorities are the system's, or those of SSL_CERT_FILE."`
-	KafkaSASL        string        `env:"HAPAX_KAFKA_SASL" default:"none" enum:"none,plain,scram-sha-256,scram-sha-512" help:"How to log in to the brokers."`
-	KafkaUser        string        `env:"HAPAX_KAFKA_USER" help:"Who logs in to the brokers."`
-	KafkaPassword    string        `env:"HAPAX_KAFKA_PASSWORD" help:"The password of HAPAX_KAFKA_USER." secret:"all"`
-	NATSURL          string        `name:"nats-url" env:"HAPAX_NATS_URL" help:"Servers of NATS, parted by commas, with user and password or a token: nats://user:password@host:4222; tls:// asks for TLS. Empty: no events go to NATS." secret:"urls"`
-	NATSSubject      string        `name:"nats-subject" env:"HAPAX_NATS_SUBJECT" default:"hapax" help:"Begins the subject of every event: <this>.<merchant>.<type>."`
-	NATSCredentials  string        `name:"nats-credentials" env:"HAPAX_NATS_CREDENTIALS" help:"File with the JWT and seed of a NATS user." type:"path"`
-	RelayEvery       time.Duration `env:"HAPAX_RELAY_EVERY" default:"250ms" help:"Pause between two looks of the relay for events of other processes; those of its own wake it."`
+	KafkaBrokers        string        `env:"HAPAX_KAFKA_BROKERS" help:"Brokers of Kafka, host:port, parted by commas. Empty: no events go to Kafka."`
+	KafkaTopic          string        `env:"HAPAX_KAFKA_TOPIC" default:"hapax.events" help:"Topic of the events."`
+	KafkaCreateTopic    bool          `env:"HAPAX_KAFKA_CREATE_TOPIC" help:"A missing topic is made by the cluster, as its own defaults say. Off: it is a failure that is told."`
+	KafkaTLS            bool          `env:"HAPAX_KAFKA_TLS" help:"Speak TLS with the brokers. Authorities are the system's, or those of SSL_CERT_FILE."`
+	KafkaSASL           string        `env:"HAPAX_KAFKA_SASL" default:"none" enum:"none,plain,scram-sha-256,scram-sha-512" help:"How to log in to the brokers."`
+	KafkaUser           string        `env:"HAPAX_KAFKA_USER" help:"Who logs in to the brokers."`
+	KafkaPassword       string        `env:"HAPAX_KAFKA_PASSWORD" help:"The password of HAPAX_KAFKA_USER." secret:"all"`
+	NATSURL             string        `name:"nats-url" env:"HAPAX_NATS_URL" help:"Servers of NATS, parted by commas, with user and password or a token: nats://user:password@host:4222; tls:// asks for TLS. Empty: no events go to NATS." secret:"urls"`
+	NATSSubject         string        `name:"nats-subject" env:"HAPAX_NATS_SUBJECT" default:"hapax" help:"Begins the subject of every event: <this>.<merchant>.<type>."`
+	NATSCredentials     string        `name:"nats-credentials" env:"HAPAX_NATS_CREDENTIALS" help:"File with the JWT and seed of a NATS user." type:"path"`
+	RelayEvery          time.Duration `env:"HAPAX_RELAY_EVERY" default:"250ms" help:"Pause between two looks of the relay for events of other processes; those of its own wake it."`
+	WebhookAllowPrivate bool          `env:"HAPAX_WEBHOOK_ALLOW_PRIVATE" help:"Webhook endpoints may be private and loopback addresses, and http. For development and tests."`
+	WebhookDisableAfter time.Duration `env:"HAPAX_WEBHOOK_DISABLE_AFTER" default:"120h" help:"A webhook endpoint is disabled when every try has failed for so long."`
 
 	SMTPURL string `name:"smtp-url" env:"HAPAX_SMTP_URL" help:"Mail server for receipts and one-time codes: smtp://user:password@host:587 (STARTTLS is demanded; ?starttls=off does without), smtps://host:465. Empty: no mails." secret:"url"`
 
@@ -123,6 +125,7 @@ func (c Config) Check() error {
 	say(c.RateLimit > 0, "the rate limit must be above zero")
 	say(c.PoolSize >= 2, "the pool needs two connections at least")
 	say(c.SweepEvery >= leastSweep, "the pause of the sweep, %v, is shorter than %v", c.SweepEvery, leastSweep)
+	say(c.WebhookDisableAfter >= time.Hour, "webhook endpoints would be disabled after %v of failure; at least 1h", c.WebhookDisableAfter)
 	say(c.RelayEvery >= leastSweep, "the pause of the relay, %v, is shorter than %v", c.RelayEvery, leastSweep)
 	say(c.AnswerWithin >= leastAnswer, "answer within %v is shorter than %v: no acquirer answers in that time", c.AnswerWithin, leastAnswer)
 	say(c.Environment != "" && strings.IndexFunc(c.Environment, unfit) < 0, "HAPAX_ENVIRONMENT wants visible ASCII characters, without blanks: it is part of every key that leaves the house")

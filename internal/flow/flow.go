@@ -23,6 +23,10 @@ type Config struct {
 	SecondPerson bool
 	// CodeSecret is what one-time codes of cancels are derived from (PROTOCOL X1).
 	CodeSecret []byte
+	// NewSecret makes a secret of a webhook endpoint, sealed.
+	NewSecret func(merchant, endpoint id.ID) ([]byte, error)
+	// EndpointPatience is how long all tries at an endpoint may fail before it is disabled.
+	EndpointPatience time.Duration
 }
 
 // Flow holds the use cases.
@@ -68,6 +72,9 @@ func New(cfg Config, engine operation.Config, store Store, acquirers Acquirers, 
 	}
 	for _, kind := range []operation.Kind{operation.CapturePayment, operation.CancelPayment, operation.CreateRefund, operation.Compensate} {
 		kinds[kind] = &modify{f, kind}
+	}
+	for kind := range endpointActs {
+		kinds[kind] = &endpoints{f, kind}
 	}
 	f.engine = operation.New(engine, store, rt, faults, kinds, watch)
 	return f

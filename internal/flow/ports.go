@@ -211,6 +211,9 @@ type Tx interface {
 
 	// UncomparedAccounts reads up to limit accounts, paused ones too, whose lost interval of this epoch was not compared yet.
 	UncomparedAccounts(ctx context.Context, epoch int64, limit int) ([]Account, error)
+	// Endpoints gives the statements about webhook endpoints.
+	Endpoints() EndpointTx
+
 	// Accounts reads the acquirer accounts of the merchants.
 	Accounts(ctx context.Context, merchants []id.ID) ([]Account, error)
 	// MarkCompared says that the lost interval of the epoch was compared for the account. It ends the database's hold

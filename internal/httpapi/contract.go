@@ -164,9 +164,10 @@ func pageOf(cursor string) []*huma.Param {
 
 // routes is the whole contract: what there is, what it takes, what it tells, what answers it.
 func (d *door) routes() []route {
-	return []route{d.routeCreateIntent(), d.routeIntents(), d.routeIntent(), d.routeCreatePayment(), d.routePayments(), d.routePayment(),
+	return append([]route{d.routeCreateIntent(), d.routeIntents(), d.routeIntent(), d.routeCreatePayment(), d.routePayments(), d.routePayment(),
 		d.routeCheck(), d.routeCapture(), d.routeCancel(), d.routeCancelCode(), d.routeRefund(), d.routeRefunds(), d.routeRefundByID(),
-		d.routeEvents(), d.routeEvent(), d.routeMessage()}
+		d.routeEvents(), d.routeEvent(), d.routeMessage()},
+		d.endpointRoutes()...)
 }
 
 func (d *door) operation(method, path, name, summary string) huma.Operation {

@@ -16,6 +16,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/present"
 	"github.com/hapaxpay/hapax/internal/problem"
 )
@@ -40,6 +41,9 @@ type fake struct {
 	found    []present.PaymentReading
 	more     bool
 	events   EventPage
+
+	endpoints  []payment.Endpoint
+	deliveries []present.Delivery
 }
 
 func (f *fake) CreateIntent(_ context.Context, c flow.CreateIntentCommand) (operation.Answer, error) {
@@ -112,6 +116,36 @@ func (f *fake) Event(_ context.Context, m, event id.ID) ([]byte, error) {
 func (f *fake) Events(_ context.Context, m id.ID, q EventQuery) (EventPage, error) {
 	f.asked = append(f.asked, m, q)
 	return f.events, f.err
+}
+
+func (f *fake) Endpoint(_ context.Context, c flow.EndpointCommand) (operation.Answer, error) {
+	return f.change(c)
+}
+
+func (f *fake) WebhookEndpoints(_ context.Context, m id.ID) ([]payment.Endpoint, error) {
+	f.asked = append(f.asked, m)
+	return f.endpoints, f.err
+}
+
+func (f *fake) EndpointByID(_ context.Context, m, endpoint id.ID) (payment.Endpoint, error) {
+	f.asked = append(f.asked, m, endpoint)
+	for _, e := range f.endpoints {
+		if e.Merchant == m && e.ID == endpoint {
+			return e, f.err
+		}
+	}
+	return payment.Endpoint{}, problem.New(problem.NotFound, "")
+}
+
+func (f *fake) EndpointSecrets(ctx context.Context, m, endpoint id.ID) ([]present.OpenSecret, error) {
+	_, err := f.EndpointByID(ctx, m, endpoint)
+	return []present.OpenSecret{{Text: "whsec_1", CreatedAt: noon}}, err
+}
+
+func (f *fake) Deliveries(ctx context.Context, m, endpoint id.ID, q DeliveryQuery, page Page) ([]present.Delivery, bool, error) {
+	_, err := f.EndpointByID(ctx, m, endpoint)
+	f.asked = append(f.asked, q, page)
+	return f.deliveries, f.more, err
 }
 
 func (f *fake) Intent(_ context.Context, m, intent id.ID) (present.IntentReading, error) {

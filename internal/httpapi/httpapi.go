@@ -17,6 +17,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/operation"
+	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/present"
 	"github.com/hapaxpay/hapax/money"
 )
@@ -52,6 +53,15 @@ type Service interface {
 	Event(ctx context.Context, merchant, event id.ID) ([]byte, error)
 	// Events gives at most q.Limit events of the merchant's feed behind q.After, oldest first.
 	Events(ctx context.Context, merchant id.ID, q EventQuery) (EventPage, error)
+
+	// Endpoint runs a command about a webhook endpoint.
+	Endpoint(ctx context.Context, c flow.EndpointCommand) (operation.Answer, error)
+	// WebhookEndpoints gives all of the merchant, the newest first. EndpointByID, EndpointSecrets and Deliveries fail with the
+	// problem not_found where there is no such endpoint.
+	WebhookEndpoints(ctx context.Context, merchant id.ID) ([]payment.Endpoint, error)
+	EndpointByID(ctx context.Context, merchant, endpoint id.ID) (payment.Endpoint, error)
+	EndpointSecrets(ctx context.Context, merchant, endpoint id.ID) ([]present.OpenSecret, error)
+	Deliveries(ctx context.Context, merchant, endpoint id.ID, q DeliveryQuery, page Page) ([]present.Delivery, bool, error)
 }
 
 // Config is what the door needs. Service, Keys and Log must be set.
@@ -72,6 +82,8 @@ type Config struct {
 	MaxAmount     int64 // minor units (HAPAX_MAX_AMOUNT); zero: money.MaxMinor
 	RatePerSecond int   // requests of one merchant whose own limit is not set (HAPAX_RATE_LIMIT); zero: DefaultRate
 
+	// Target says why webhooks are not sent to an address, in words without it; nil: each https address is taken.
+	Target func(ctx context.Context, url string) error
 	// AllowLoopbackReturn takes return addresses by http on this machine; for dev only.
 	AllowLoopbackReturn bool
 	// ShowCancelCode gives the text of an issued one-time code, which is told in a header; empty where another code of the

@@ -35,6 +35,7 @@ const (
 	integer kind = huma.TypeInteger
 	boolean kind = huma.TypeBoolean
 	object  kind = huma.TypeObject
+	texts   kind = huma.TypeArray // of strings
 )
 
 // shape lists the members that a body may have. It is read from the contract, so that both say the same.
@@ -179,13 +180,32 @@ func (s *scanner) member(name string, want kind) *problem.Problem {
 		if want == object && v == '{' {
 			return s.nested(name, v, 2)
 		}
+		if want == texts && v == '[' {
+			return s.texts(name)
+		}
 	}
 	return malformed(name, map[kind]string{
 		text:    "A string is wanted.",
 		integer: "An integer is wanted, written as digits alone.",
 		boolean: "true or false is wanted.",
 		object:  "An object is wanted.",
+		texts:   "An array of strings is wanted.",
 	}[want])
+}
+
+// texts walks over an array whose opening token was read.
+func (s *scanner) texts(field string) *problem.Problem {
+	for s.tokens.More() {
+		token, p := s.next(field)
+		if p != nil {
+			return p
+		}
+		if _, isText := token.(string); !isText {
+			return malformed(field, "An array of strings is wanted.")
+		}
+	}
+	_, p := s.next(field)
+	return p
 }
 
 // plainInteger takes what a money amount may look like: no fraction, no exponent, nothing that 64 bits cannot hold.

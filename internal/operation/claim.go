@@ -246,4 +246,5 @@ func (b *batch[T]) note(i int, op Operation, what, why string) {
 		Operation: op.ID, Kind: op.Kind, What: what, Why: why, Request: r.RequestID, KeyHash: KeyHash(op.Key), Fence: op.Fence})
 }
 
-var kindsInOrder = []Kind{CreateIntent, CreatePayment, CapturePayment, CancelPayment, IssueCode, CreateRefund, Compensate, DecideReview}
+var kindsInOrder = []Kind{CreateIntent, CreatePayment, CapturePayment, CancelPayment, IssueCode, CreateRefund, Compensate, DecideReview,
+	CreateEndpoint, UpdateEndpoint, DisableEndpoint, EnableEndpoint, RotateSecret, TestEndpoint, ResendEvent, ResendFailed}

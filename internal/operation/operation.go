@@ -24,6 +24,15 @@ const (
 	IssueCode      Kind = "cancel_code"
 	CreateRefund   Kind = "refund"
 	Compensate     Kind = "compensate"
+
+	CreateEndpoint  Kind = "create_endpoint"
+	UpdateEndpoint  Kind = "update_endpoint"
+	DisableEndpoint Kind = "disable_endpoint"
+	EnableEndpoint  Kind = "enable_endpoint"
+	RotateSecret    Kind = "rotate_secret"
+	TestEndpoint    Kind = "test_endpoint"
+	ResendEvent     Kind = "resend_event"
+	ResendFailed    Kind = "resend_failed"
 )
 
 // State of an operation. Nothing but the transitions of PROTOCOL section 3 exists.

@@ -45,6 +45,8 @@ const (
 	CodeExpired          Code = "code_expired"
 	RefundUnsettled      Code = "refund_unsettled"
 	SignatureInvalid     Code = "signature_invalid"
+	EndpointDisabled     Code = "endpoint_disabled"
+	LimitReached         Code = "limit_reached"
 	Internal             Code = "internal"
 )
 
@@ -74,6 +76,7 @@ var Table = []Row{
 	{PaymentConflict, 409, "The acquirer's answers for this intent contradict each other; a person decides.", "Look at the linked payment; do not start another."},
 	{IntentConflict, 409, "An intent with this client reference exists with other parameters and cannot be amended now.", "Look at the linked intent."},
 	{RefundUnsettled, 409, "A refund of this payment has no proven outcome yet, and the acquirer takes no second one meanwhile.", "Look at the linked payment's refunds; repeat the same key after Retry-After, once that one is settled."},
+	{EndpointDisabled, 409, "The webhook endpoint is disabled.", "Enable it first; nothing was sent."},
 	{TooLarge, 413, "The request body is too large.", "Send at most 64 KiB."},
 	{UnsupportedMediaType, 415, "The content type is not application/json.", "Send application/json in UTF-8."},
 	{KeyReuse, 422, "This key was used with other parameters.", "Use a new key for a new purchase; the old one stays as it is. For the same order, look the payment up first."},
@@ -85,6 +88,7 @@ var Table = []Row{
 	{CodeInvalid, 422, "The one-time code is missing or wrong.", "Send the code that was issued last. Each wrong try counts, and a few use it up."},
 	{CodeExpired, 422, "The one-time code has expired, was used, or was tried too often.", "Have a new one issued with cancel_code."},
 	{InvalidValue, 422, "A value is not acceptable.", "Correct the named field; nothing was done."},
+	{LimitReached, 422, "There are as many of these as there may be.", "See the detail; nothing was done."},
 	{LooksLikeCardNumber, 422, "A field holds what looks like a card number.", "Send the acquirer's token. Never send card numbers here."},
 	{RateLimited, 429, "Too many requests.", "Slow down; repeat the same key after Retry-After. This request did nothing."},
 	{Internal, 500, "Something failed on our side; whether this request had an effect is not known.", "Repeat the same key; do not start another payment. The fault is logged under request_id."},

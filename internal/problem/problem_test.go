@@ -14,9 +14,9 @@ import (
 // statuses are those of the contract, by hand: a code never changes its status, and codes are only added.
 var statuses = map[problem.Code]int{
 	"malformed": 400, "idempotency_key_missing": 400, "idempotency_key_invalid": 400,
-	"unauthenticated": 401, "forbidden": 403, "not_found": 404, "method_not_allowed": 405,
+	"unauthenticated": 401, "signature_invalid": 401, "forbidden": 403, "not_found": 404, "method_not_allowed": 405,
 	"operation_in_progress": 409, "payment_open": 409, "already_paid": 409, "payment_settling": 409, "payment_conflict": 409,
-	"refund_unsettled": 409, "intent_conflict": 409, "too_large": 413, "unsupported_media_type": 415,
+	"refund_unsettled": 409, "endpoint_disabled": 409, "limit_reached": 422, "intent_conflict": 409, "too_large": 413, "unsupported_media_type": 415,
 	"idempotency_key_reuse": 422, "intent_expired": 422, "amount_mismatch": 422, "invalid_value": 422, "looks_like_card_number": 422,
 	"exceeds_remaining": 422, "not_capturable": 422, "not_cancelable": 422, "code_invalid": 422, "code_expired": 422,
 	"rate_limited": 429, "internal": 500, "try_again": 503, "sends_on_hold": 503,

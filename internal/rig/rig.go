@@ -143,7 +143,7 @@ func (r *Rig) Through(databaseURL string) { r.database = databaseURL }
 func (r *Rig) Config() config.Config {
 	return config.Config{DatabaseURL: r.database, SecretKey: r.secret, Environment: "test",
 		AnswerWithin: 8 * time.Second, CallUntil: 24 * time.Second, Lease: 30 * time.Second, Fresh: 10 * time.Second,
-		Connect: 2 * time.Second, Read: 5 * time.Second, KeyRetention: 720 * time.Hour, SweepEvery: 50 * time.Millisecond, RelayEvery: 50 * time.Millisecond,
+		Connect: 2 * time.Second, Read: 5 * time.Second, KeyRetention: 720 * time.Hour, SweepEvery: 50 * time.Millisecond, RelayEvery: 50 * time.Millisecond, WebhookDisableAfter: 120 * time.Hour,
 		MaxAmount: money.MaxMinor, RateLimit: 100_000, FailoverPolicy: "compare", PoolMode: "session", PoolSize: 8}
 }
 

@@ -257,3 +257,6 @@ func (st *Store) NextDue() time.Time {
 	}
 	return next
 }
+
+// Endpoints implements flow.Tx. No client of the simulation has a webhook endpoint.
+func (t *tx) Endpoints() flow.EndpointTx { panic("sim: nobody here has webhook endpoints") }

@@ -27,5 +27,6 @@ var Hapax = Rules{
 		"decision":               "who decided what and why (section 14)",
 		"payment_intent_version": "the identity of a command is kept for ever (K8)",
 		"joined_command":         "the identity of a command is kept for ever (K8)",
+		"endpoint_command":       "the identity of a command is kept for ever (K8)",
 	},
 }

@@ -53,7 +53,7 @@ func newHapax(ctx context.Context, ownerURL, serviceURL, acquirerURL string, t t
 	s := &hapaxService{acquirerURL: acquirerURL, owner: owner, cfg: config.Config{
 		DatabaseURL: serviceURL, SecretKey: base64.StdEncoding.EncodeToString(secret), Environment: "demo",
 		AnswerWithin: 8 * time.Second, CallUntil: 24 * time.Second, Lease: 30 * time.Second, Fresh: 10 * time.Second,
-		Connect: connectWithin, Read: readWithin, KeyRetention: 720 * time.Hour, SweepEvery: time.Second, RelayEvery: 50 * time.Millisecond,
+		Connect: connectWithin, Read: readWithin, KeyRetention: 720 * time.Hour, SweepEvery: time.Second, RelayEvery: 50 * time.Millisecond, WebhookDisableAfter: 120 * time.Hour,
 		MaxAmount: money.MaxMinor, RateLimit: 1000, FailoverPolicy: "compare", PoolMode: "session", PoolSize: 8,
 	}}
 	if err := s.addMerchant(ctx, t); err != nil {

@@ -11,6 +11,328 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+const attemptsOf = `-- name: AttemptsOf :many
+SELECT a.merchant_id, a.id, a.sink, a.event_id, a.attempt, a.url, a.status, a.answer, a.error, a.duration_ms, a.created_at
+  FROM (SELECT unnest($1::uuid[]) AS event_id) t
+  CROSS JOIN LATERAL (
+    SELECT x.merchant_id, x.id, x.sink, x.event_id, x.attempt, x.url, x.status, x.answer, x.error, x.duration_ms, x.created_at FROM delivery_attempt x
+     WHERE x.merchant_id = $2 AND x.sink = $3 AND x.event_id = t.event_id
+     ORDER BY x.id DESC LIMIT $4::int) a
+ ORDER BY a.id DESC
+`
+
+type AttemptsOfParams struct {
+	Events     []pgtype.UUID
+	MerchantID pgtype.UUID
+	Sink       string
+	PerEvent   int32
+}
+
+// Of each event the last ones, the newest first.
+func (q *Queries) AttemptsOf(ctx context.Context, arg AttemptsOfParams) ([]DeliveryAttempt, error) {
+	rows, err := q.db.Query(ctx, attemptsOf,
+		arg.Events,
+		arg.MerchantID,
+		arg.Sink,
+		arg.PerEvent,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliveryAttempt
+	for rows.Next() {
+		var i DeliveryAttempt
+		if err := rows.Scan(
+			&i.MerchantID,
+			&i.ID,
+			&i.Sink,
+			&i.EventID,
+			&i.Attempt,
+			&i.Url,
+			&i.Status,
+			&i.Answer,
+			&i.Error,
+			&i.DurationMs,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const deleteDeadSecrets = `-- name: DeleteDeadSecrets :execrows
+DELETE FROM webhook_secret WHERE merchant_id = $1 AND endpoint_id = $2 AND expires_at <= now()
+`
+
+type DeleteDeadSecretsParams struct {
+	MerchantID pgtype.UUID
+	EndpointID pgtype.UUID
+}
+
+func (q *Queries) DeleteDeadSecrets(ctx context.Context, arg DeleteDeadSecretsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, deleteDeadSecrets, arg.MerchantID, arg.EndpointID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const deliveriesOf = `-- name: DeliveriesOf :many
+SELECT d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.state, d.attempts, d.due_at, d.claim_id, d.resends, d.error, d.since, d.created_at, d.ended_at, e.type FROM delivery d JOIN event e ON e.merchant_id = d.merchant_id AND e.id = d.event_id
+ WHERE d.merchant_id = $1 AND d.sink = $2 AND ($3::uuid IS NULL OR d.event_id < $3::uuid)
+   AND ($4::text = '' OR d.state = $4::text)
+ ORDER BY d.event_id DESC LIMIT $5::int
+`
+
+type DeliveriesOfParams struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	Before     pgtype.UUID
+	State      string
+	MaxRows    int32
+}
+
+type DeliveriesOfRow struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+	SubjectID  pgtype.UUID
+	Position   int64
+	State      string
+	Attempts   int32
+	DueAt      pgtype.Timestamptz
+	ClaimID    pgtype.UUID
+	Resends    int32
+	Error      pgtype.Text
+	Since      pgtype.Timestamptz
+	CreatedAt  pgtype.Timestamptz
+	EndedAt    pgtype.Timestamptz
+	Type       string
+}
+
+func (q *Queries) DeliveriesOf(ctx context.Context, arg DeliveriesOfParams) ([]DeliveriesOfRow, error) {
+	rows, err := q.db.Query(ctx, deliveriesOf,
+		arg.MerchantID,
+		arg.Sink,
+		arg.Before,
+		arg.State,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliveriesOfRow
+	for rows.Next() {
+		var i DeliveriesOfRow
+		if err := rows.Scan(
+			&i.MerchantID,
+			&i.Sink,
+			&i.EventID,
+			&i.SubjectID,
+			&i.Position,
+			&i.State,
+			&i.Attempts,
+			&i.DueAt,
+			&i.ClaimID,
+			&i.Resends,
+			&i.Error,
+			&i.Since,
+			&i.CreatedAt,
+			&i.EndedAt,
+			&i.Type,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const deliveryOf = `-- name: DeliveryOf :many
+SELECT d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.state, d.attempts, d.due_at, d.claim_id, d.resends, d.error, d.since, d.created_at, d.ended_at, e.type FROM delivery d JOIN event e ON e.merchant_id = d.merchant_id AND e.id = d.event_id
+ WHERE d.merchant_id = $1 AND d.sink = $2 AND d.event_id = $3 AND ($4::text = '' OR d.state = $4::text)
+`
+
+type DeliveryOfParams struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+	State      string
+}
+
+type DeliveryOfRow struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+	SubjectID  pgtype.UUID
+	Position   int64
+	State      string
+	Attempts   int32
+	DueAt      pgtype.Timestamptz
+	ClaimID    pgtype.UUID
+	Resends    int32
+	Error      pgtype.Text
+	Since      pgtype.Timestamptz
+	CreatedAt  pgtype.Timestamptz
+	EndedAt    pgtype.Timestamptz
+	Type       string
+}
+
+func (q *Queries) DeliveryOf(ctx context.Context, arg DeliveryOfParams) ([]DeliveryOfRow, error) {
+	rows, err := q.db.Query(ctx, deliveryOf,
+		arg.MerchantID,
+		arg.Sink,
+		arg.EventID,
+		arg.State,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DeliveryOfRow
+	for rows.Next() {
+		var i DeliveryOfRow
+		if err := rows.Scan(
+			&i.MerchantID,
+			&i.Sink,
+			&i.EventID,
+			&i.SubjectID,
+			&i.Position,
+			&i.State,
+			&i.Attempts,
+			&i.DueAt,
+			&i.ClaimID,
+			&i.Resends,
+			&i.Error,
+			&i.Since,
+			&i.CreatedAt,
+			&i.EndedAt,
+			&i.Type,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const endpointByID = `-- name: EndpointByID :one
+SELECT w.merchant_id, w.id, w.url, w.description, w.types, w.enabled, w.disabled_why, w.failing_since, w.key_seed, w.event_version, w.version, w.created_at, w.updated_at, now()::timestamptz AS now FROM webhook_endpoint w WHERE w.merchant_id = $1 AND w.id = $2
+`
+
+type EndpointByIDParams struct {
+	MerchantID pgtype.UUID
+	ID         pgtype.UUID
+}
+
+type EndpointByIDRow struct {
+	WebhookEndpoint WebhookEndpoint
+	Now             pgtype.Timestamptz
+}
+
+func (q *Queries) EndpointByID(ctx context.Context, arg EndpointByIDParams) (EndpointByIDRow, error) {
+	row := q.db.QueryRow(ctx, endpointByID, arg.MerchantID, arg.ID)
+	var i EndpointByIDRow
+	err := row.Scan(
+		&i.WebhookEndpoint.MerchantID,
+		&i.WebhookEndpoint.ID,
+		&i.WebhookEndpoint.Url,
+		&i.WebhookEndpoint.Description,
+		&i.WebhookEndpoint.Types,
+		&i.WebhookEndpoint.Enabled,
+		&i.WebhookEndpoint.DisabledWhy,
+		&i.WebhookEndpoint.FailingSince,
+		&i.WebhookEndpoint.KeySeed,
+		&i.WebhookEndpoint.EventVersion,
+		&i.WebhookEndpoint.Version,
+		&i.WebhookEndpoint.CreatedAt,
+		&i.WebhookEndpoint.UpdatedAt,
+		&i.Now,
+	)
+	return i, err
+}
+
+const endpointCommand = `-- name: EndpointCommand :one
+SELECT merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, endpoint_id, answered_status, event_id, sends, more, created_at FROM endpoint_command WHERE merchant_id = $1 AND kind = $2 AND idempotency_key = $3
+`
+
+type EndpointCommandParams struct {
+	MerchantID     pgtype.UUID
+	Kind           string
+	IdempotencyKey string
+}
+
+func (q *Queries) EndpointCommand(ctx context.Context, arg EndpointCommandParams) (EndpointCommand, error) {
+	row := q.db.QueryRow(ctx, endpointCommand, arg.MerchantID, arg.Kind, arg.IdempotencyKey)
+	var i EndpointCommand
+	err := row.Scan(
+		&i.MerchantID,
+		&i.Kind,
+		&i.IdempotencyKey,
+		&i.Fingerprint,
+		&i.FingerprintVersion,
+		&i.EndpointID,
+		&i.AnsweredStatus,
+		&i.EventID,
+		&i.Sends,
+		&i.More,
+		&i.CreatedAt,
+	)
+	return i, err
+}
+
+const endpointsOf = `-- name: EndpointsOf :many
+SELECT merchant_id, id, url, description, types, enabled, disabled_why, failing_since, key_seed, event_version, version, created_at, updated_at FROM webhook_endpoint WHERE merchant_id = $1 ORDER BY id DESC
+`
+
+// Bounded by payment.MaxEndpoints.
+func (q *Queries) EndpointsOf(ctx context.Context, merchantID pgtype.UUID) ([]WebhookEndpoint, error) {
+	rows, err := q.db.Query(ctx, endpointsOf, merchantID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WebhookEndpoint
+	for rows.Next() {
+		var i WebhookEndpoint
+		if err := rows.Scan(
+			&i.MerchantID,
+			&i.ID,
+			&i.Url,
+			&i.Description,
+			&i.Types,
+			&i.Enabled,
+			&i.DisabledWhy,
+			&i.FailingSince,
+			&i.KeySeed,
+			&i.EventVersion,
+			&i.Version,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const feed = `-- name: Feed :many
 SELECT f.position, e.payload
   FROM feed f JOIN event e ON e.merchant_id = f.merchant_id AND e.id = f.event_id
@@ -199,4 +521,380 @@ func (q *Queries) FeedOfType(ctx context.Context, arg FeedOfTypeParams) ([]FeedO
 		return nil, err
 	}
 	return items, nil
+}
+
+const insertEndpoint = `-- name: InsertEndpoint :exec
+INSERT INTO webhook_endpoint (merchant_id, id, url, description, types, key_seed, event_version)
+VALUES ($1, $2, $3, $4, $5::text[], $6, $7)
+`
+
+type InsertEndpointParams struct {
+	MerchantID   pgtype.UUID
+	ID           pgtype.UUID
+	Url          string
+	Description  string
+	Types        []string
+	KeySeed      string
+	EventVersion int64
+}
+
+func (q *Queries) InsertEndpoint(ctx context.Context, arg InsertEndpointParams) error {
+	_, err := q.db.Exec(ctx, insertEndpoint,
+		arg.MerchantID,
+		arg.ID,
+		arg.Url,
+		arg.Description,
+		arg.Types,
+		arg.KeySeed,
+		arg.EventVersion,
+	)
+	return err
+}
+
+const insertEndpointCommand = `-- name: InsertEndpointCommand :exec
+INSERT INTO endpoint_command (merchant_id, kind, idempotency_key, fingerprint, fingerprint_version, endpoint_id, answered_status, event_id, sends, more)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+`
+
+type InsertEndpointCommandParams struct {
+	MerchantID         pgtype.UUID
+	Kind               string
+	IdempotencyKey     string
+	Fingerprint        []byte
+	FingerprintVersion int16
+	EndpointID         pgtype.UUID
+	AnsweredStatus     int16
+	EventID            pgtype.UUID
+	Sends              int32
+	More               bool
+}
+
+func (q *Queries) InsertEndpointCommand(ctx context.Context, arg InsertEndpointCommandParams) error {
+	_, err := q.db.Exec(ctx, insertEndpointCommand,
+		arg.MerchantID,
+		arg.Kind,
+		arg.IdempotencyKey,
+		arg.Fingerprint,
+		arg.FingerprintVersion,
+		arg.EndpointID,
+		arg.AnsweredStatus,
+		arg.EventID,
+		arg.Sends,
+		arg.More,
+	)
+	return err
+}
+
+const insertSecret = `-- name: InsertSecret :exec
+INSERT INTO webhook_secret (merchant_id, endpoint_id, ordinal, sealed) VALUES ($1, $2, $3, $4)
+`
+
+type InsertSecretParams struct {
+	MerchantID pgtype.UUID
+	EndpointID pgtype.UUID
+	Ordinal    int32
+	Sealed     []byte
+}
+
+func (q *Queries) InsertSecret(ctx context.Context, arg InsertSecretParams) error {
+	_, err := q.db.Exec(ctx, insertSecret,
+		arg.MerchantID,
+		arg.EndpointID,
+		arg.Ordinal,
+		arg.Sealed,
+	)
+	return err
+}
+
+const liveSecrets = `-- name: LiveSecrets :many
+SELECT merchant_id, endpoint_id, ordinal, sealed, created_at, expires_at FROM webhook_secret
+ WHERE merchant_id = $1 AND endpoint_id = $2 AND (expires_at IS NULL OR expires_at > now())
+ ORDER BY ordinal DESC
+`
+
+type LiveSecretsParams struct {
+	MerchantID pgtype.UUID
+	EndpointID pgtype.UUID
+}
+
+// The newest first; one that is retired stays good until its end.
+func (q *Queries) LiveSecrets(ctx context.Context, arg LiveSecretsParams) ([]WebhookSecret, error) {
+	rows, err := q.db.Query(ctx, liveSecrets, arg.MerchantID, arg.EndpointID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WebhookSecret
+	for rows.Next() {
+		var i WebhookSecret
+		if err := rows.Scan(
+			&i.MerchantID,
+			&i.EndpointID,
+			&i.Ordinal,
+			&i.Sealed,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lockEndpoint = `-- name: LockEndpoint :one
+SELECT w.merchant_id, w.id, w.url, w.description, w.types, w.enabled, w.disabled_why, w.failing_since, w.key_seed, w.event_version, w.version, w.created_at, w.updated_at, now()::timestamptz AS now FROM webhook_endpoint w WHERE w.merchant_id = $1 AND w.id = $2 FOR UPDATE
+`
+
+type LockEndpointParams struct {
+	MerchantID pgtype.UUID
+	ID         pgtype.UUID
+}
+
+type LockEndpointRow struct {
+	WebhookEndpoint WebhookEndpoint
+	Now             pgtype.Timestamptz
+}
+
+func (q *Queries) LockEndpoint(ctx context.Context, arg LockEndpointParams) (LockEndpointRow, error) {
+	row := q.db.QueryRow(ctx, lockEndpoint, arg.MerchantID, arg.ID)
+	var i LockEndpointRow
+	err := row.Scan(
+		&i.WebhookEndpoint.MerchantID,
+		&i.WebhookEndpoint.ID,
+		&i.WebhookEndpoint.Url,
+		&i.WebhookEndpoint.Description,
+		&i.WebhookEndpoint.Types,
+		&i.WebhookEndpoint.Enabled,
+		&i.WebhookEndpoint.DisabledWhy,
+		&i.WebhookEndpoint.FailingSince,
+		&i.WebhookEndpoint.KeySeed,
+		&i.WebhookEndpoint.EventVersion,
+		&i.WebhookEndpoint.Version,
+		&i.WebhookEndpoint.CreatedAt,
+		&i.WebhookEndpoint.UpdatedAt,
+		&i.Now,
+	)
+	return i, err
+}
+
+const lockFeed = `-- name: LockFeed :exec
+SELECT h.position FROM feed_head h WHERE h.merchant_id = $1 FOR UPDATE
+`
+
+// Who hears of events changes while nobody numbers them.
+func (q *Queries) LockFeed(ctx context.Context, merchantID pgtype.UUID) error {
+	_, err := q.db.Exec(ctx, lockFeed, merchantID)
+	return err
+}
+
+const numberedEvent = `-- name: NumberedEvent :one
+SELECT merchant_id, position, event_id, subject_id, type, customer, numbered_at FROM feed WHERE merchant_id = $1 AND event_id = $2
+`
+
+type NumberedEventParams struct {
+	MerchantID pgtype.UUID
+	EventID    pgtype.UUID
+}
+
+func (q *Queries) NumberedEvent(ctx context.Context, arg NumberedEventParams) (Feed, error) {
+	row := q.db.QueryRow(ctx, numberedEvent, arg.MerchantID, arg.EventID)
+	var i Feed
+	err := row.Scan(
+		&i.MerchantID,
+		&i.Position,
+		&i.EventID,
+		&i.SubjectID,
+		&i.Type,
+		&i.Customer,
+		&i.NumberedAt,
+	)
+	return i, err
+}
+
+const retireSecrets = `-- name: RetireSecrets :execrows
+UPDATE webhook_secret SET expires_at = LEAST(expires_at, $1::timestamptz)
+ WHERE merchant_id = $2 AND endpoint_id = $3
+`
+
+type RetireSecretsParams struct {
+	ExpiresAt  pgtype.Timestamptz
+	MerchantID pgtype.UUID
+	EndpointID pgtype.UUID
+}
+
+// A secret never lives longer than it was told to.
+func (q *Queries) RetireSecrets(ctx context.Context, arg RetireSecretsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, retireSecrets, arg.ExpiresAt, arg.MerchantID, arg.EndpointID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const saveEndpoint = `-- name: SaveEndpoint :execrows
+UPDATE webhook_endpoint
+   SET url = $1, description = $2, types = $3::text[], enabled = $4, disabled_why = $5,
+       failing_since = $6, event_version = $7, version = version + 1,
+       updated_at = CASE WHEN $8::boolean THEN now() ELSE updated_at END
+ WHERE merchant_id = $9 AND id = $10 AND version = $11
+`
+
+type SaveEndpointParams struct {
+	Url          string
+	Description  string
+	Types        []string
+	Enabled      bool
+	DisabledWhy  string
+	FailingSince pgtype.Timestamptz
+	EventVersion int64
+	Changed      bool
+	MerchantID   pgtype.UUID
+	ID           pgtype.UUID
+	Version      int64
+}
+
+func (q *Queries) SaveEndpoint(ctx context.Context, arg SaveEndpointParams) (int64, error) {
+	result, err := q.db.Exec(ctx, saveEndpoint,
+		arg.Url,
+		arg.Description,
+		arg.Types,
+		arg.Enabled,
+		arg.DisabledWhy,
+		arg.FailingSince,
+		arg.EventVersion,
+		arg.Changed,
+		arg.MerchantID,
+		arg.ID,
+		arg.Version,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sendAgain = `-- name: SendAgain :execrows
+UPDATE delivery
+   SET state = 'waiting', ended_at = NULL, due_at = now(), attempts = 0, error = NULL, resends = resends + 1
+ WHERE merchant_id = $1 AND sink = $2 AND event_id = $3
+`
+
+type SendAgainParams struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+}
+
+// Whatever became of it: it waits again, holds back no other, and its tries are counted anew.
+func (q *Queries) SendAgain(ctx context.Context, arg SendAgainParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sendAgain, arg.MerchantID, arg.Sink, arg.EventID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sendFailedAgain = `-- name: SendFailedAgain :execrows
+WITH t AS (
+  SELECT d.merchant_id, d.sink, d.event_id FROM delivery d
+   WHERE d.merchant_id = $1 AND d.sink = $2 AND d.event_id >= $3::uuid
+     AND (d.state = 'abandoned' OR d.state = 'waiting' AND d.error IS NOT NULL)
+   ORDER BY d.position LIMIT $4::int
+), locked AS (
+  SELECT d.merchant_id, d.sink, d.event_id
+    FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.event_id = t.event_id
+   ORDER BY d.merchant_id, d.sink, d.event_id
+     FOR UPDATE OF d
+)
+UPDATE delivery d
+   SET state = 'waiting', ended_at = NULL, due_at = now(), attempts = 0, error = NULL,
+       resends = CASE WHEN d.state = 'waiting' THEN d.resends ELSE d.resends + 1 END
+  FROM locked l
+ WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id AND d.state <> 'delivered'
+`
+
+type SendFailedAgainParams struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	Since      pgtype.UUID
+	MaxRows    int32
+}
+
+// What was given up, and what is failing; the oldest first. since is the least id that an event of that time can have.
+func (q *Queries) SendFailedAgain(ctx context.Context, arg SendFailedAgainParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sendFailedAgain,
+		arg.MerchantID,
+		arg.Sink,
+		arg.Since,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sendFirst = `-- name: SendFirst :execrows
+INSERT INTO delivery (merchant_id, sink, event_id, subject_id, position, resends)
+VALUES ($1, $2, $3, $4, $5, 1)
+ON CONFLICT (merchant_id, sink, event_id) DO NOTHING
+`
+
+type SendFirstParams struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+	SubjectID  pgtype.UUID
+	Position   int64
+}
+
+func (q *Queries) SendFirst(ctx context.Context, arg SendFirstParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sendFirst,
+		arg.MerchantID,
+		arg.Sink,
+		arg.EventID,
+		arg.SubjectID,
+		arg.Position,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const sendMissed = `-- name: SendMissed :execrows
+INSERT INTO delivery (merchant_id, sink, event_id, subject_id, position)
+SELECT f.merchant_id, $1, f.event_id, f.subject_id, f.position FROM feed f
+ WHERE f.merchant_id = $2 AND f.event_id >= $3::uuid AND f.type <> 'webhook_endpoint.test'
+   AND ($4::text[] = '{}' OR f.type = ANY($4::text[]))
+   AND NOT EXISTS (SELECT FROM delivery d WHERE d.merchant_id = f.merchant_id AND d.sink = $1 AND d.event_id = f.event_id)
+ ORDER BY f.event_id LIMIT $5::int
+ON CONFLICT (merchant_id, sink, event_id) DO NOTHING
+`
+
+type SendMissedParams struct {
+	Sink       string
+	MerchantID pgtype.UUID
+	Since      pgtype.UUID
+	Types      []string
+	MaxRows    int32
+}
+
+// What the endpoint would have got, had it been enabled: in order, like anything new.
+func (q *Queries) SendMissed(ctx context.Context, arg SendMissedParams) (int64, error) {
+	result, err := q.db.Exec(ctx, sendMissed,
+		arg.Sink,
+		arg.MerchantID,
+		arg.Since,
+		arg.Types,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

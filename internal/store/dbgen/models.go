@@ -517,6 +517,7 @@ type WebhookEndpoint struct {
 	Enabled      bool
 	DisabledWhy  string
 	FailingSince pgtype.Timestamptz
+	KeySeed      string
 	EventVersion int64
 	Version      int64
 	CreatedAt    pgtype.Timestamptz

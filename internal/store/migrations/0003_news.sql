@@ -107,6 +107,7 @@ CREATE TABLE webhook_endpoint (
   enabled       boolean     NOT NULL DEFAULT true,
   disabled_why  text        NOT NULL DEFAULT '',
   failing_since timestamptz, -- the first failed try since the last one that succeeded
+  key_seed      text        NOT NULL CHECK (key_seed <> ''), -- of the keys of its events (section 10)
   event_version bigint      NOT NULL DEFAULT 0 CHECK (event_version >= 0),
   version       bigint      NOT NULL DEFAULT 1,
   created_at    timestamptz NOT NULL DEFAULT now(),
