@@ -95,7 +95,7 @@ func (s *script) draw() (string, statement) {
 	all := []func() (string, statement){s.insertOperations, s.takeOver, s.pickDue, s.permit, s.saveOperations, s.bind, s.readOperations,
 		s.insertIntents, s.lockIntents, s.changeIntents, s.insertPayments, s.join, s.savePayments, s.readPayments, s.insertMovements, s.saveMovements,
 		s.books, s.observe, s.openReviews, s.closeReviews, s.commands, s.duePayments, s.insertModifications, s.saveModifications,
-		s.readModifications, s.bindCalls, s.disputes, s.cancelCodes, s.readEarly, s.decided,
+		s.readModifications, s.bindCalls, s.disputes, s.cancelCodes, s.readEarly, s.decided, s.keepMessage, s.workOnMessages, s.readMailboxes,
 		s.firstPermit, s.firstPermit}
 	return all[s.r.IntN(len(all))]()
 }
