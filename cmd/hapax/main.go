@@ -49,6 +49,7 @@ type cli struct {
 	AcquirerAccount acquirerAccountCmd `cmd:"" help:"Acquirer accounts: add, list, rotate secrets, pause, resume."`
 	Routing         routingCmd         `cmd:"" help:"Which account takes which payment: add, list, remove rules."`
 	Mail            mailCmd            `cmd:"" help:"Mails to people: templates, what was sent, what is unknown."`
+	Outbox          outboxCmd          `cmd:"" help:"Events on their way to sinks: list, retry, forget a sink."`
 	Inbox           inboxCmd           `cmd:"" help:"What acquirers told us by webhook: list, retry."`
 	Acquirers       acquirersCmd       `cmd:"" help:"The contracts that adapters declare."`
 	Timeline        timelineCmd        `cmd:"" help:"The whole story of an intent, from any id that you have."`

@@ -779,7 +779,7 @@ func (q *Queries) SaveEndpoint(ctx context.Context, arg SaveEndpointParams) (int
 
 const sendAgain = `-- name: SendAgain :execrows
 UPDATE delivery
-   SET state = 'waiting', ended_at = NULL, due_at = now(), attempts = 0, error = NULL, resends = resends + 1
+   SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), attempts = 0, error = NULL, resends = resends + 1
  WHERE merchant_id = $1 AND sink = $2 AND event_id = $3
 `
 
@@ -811,7 +811,7 @@ WITH t AS (
      FOR UPDATE OF d
 )
 UPDATE delivery d
-   SET state = 'waiting', ended_at = NULL, due_at = now(), attempts = 0, error = NULL,
+   SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), attempts = 0, error = NULL,
        resends = CASE WHEN d.state = 'waiting' THEN d.resends ELSE d.resends + 1 END
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id AND d.state <> 'delivered'

@@ -12,7 +12,7 @@ import (
 )
 
 const abandonDeliveries = `-- name: AbandonDeliveries :execrows
-UPDATE delivery d SET state = 'abandoned', ended_at = now(), error = $1
+UPDATE delivery d SET state = 'abandoned', ended_at = now(), error = $1, claim_id = NULL
   FROM (SELECT w.merchant_id, w.sink, w.event_id FROM delivery w WHERE w.sink = $2 AND w.state = 'waiting' LIMIT $3::int) t
  WHERE d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.event_id = t.event_id AND d.state = 'waiting'
 `
@@ -64,7 +64,7 @@ WITH t AS (
    ORDER BY d.merchant_id, d.sink, d.event_id
      FOR UPDATE OF d
 )
-UPDATE delivery d SET state = 'delivered', ended_at = now(), error = NULL
+UPDATE delivery d SET state = 'delivered', ended_at = now(), error = NULL, claim_id = NULL
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
 `
@@ -96,7 +96,7 @@ WITH t AS (
      FOR UPDATE OF d
 )
 UPDATE delivery d
-   SET error = l.error, due_at = now() + l.delay_us * interval '1 microsecond',
+   SET error = l.error, claim_id = NULL, due_at = now() + l.delay_us * interval '1 microsecond',
        state = CASE WHEN l.abandoned THEN 'abandoned' ELSE 'waiting' END, ended_at = CASE WHEN l.abandoned THEN now() END
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
@@ -195,6 +195,47 @@ func (q *Queries) DeliveryBacklog(ctx context.Context) ([]DeliveryBacklogRow, er
 	return items, nil
 }
 
+const eventSinks = `-- name: EventSinks :many
+SELECT name FROM event_sink ORDER BY name
+`
+
+func (q *Queries) EventSinks(ctx context.Context) ([]string, error) {
+	rows, err := q.db.Query(ctx, eventSinks)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const hasDelivery = `-- name: HasDelivery :one
+SELECT EXISTS (SELECT FROM delivery WHERE merchant_id = $1 AND sink = $2 AND event_id = $3)::boolean AS there
+`
+
+type HasDeliveryParams struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+}
+
+func (q *Queries) HasDelivery(ctx context.Context, arg HasDeliveryParams) (bool, error) {
+	row := q.db.QueryRow(ctx, hasDelivery, arg.MerchantID, arg.Sink, arg.EventID)
+	var there bool
+	err := row.Scan(&there)
+	return there, err
+}
+
 const holdBackDeliveries = `-- name: HoldBackDeliveries :execrows
 WITH t AS (
   SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS sink, unnest($3::uuid[]) AS subject_id,
@@ -277,6 +318,75 @@ INSERT INTO feed_head (merchant_id) SELECT unnest($1::uuid[]) ON CONFLICT (merch
 func (q *Queries) InsertFeedHeads(ctx context.Context, merchants []pgtype.UUID) error {
 	_, err := q.db.Exec(ctx, insertFeedHeads, merchants)
 	return err
+}
+
+const listOutbox = `-- name: ListOutbox :many
+SELECT d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.state, d.attempts, d.resends, d.due_at, d.created_at,
+       COALESCE(d.error, '')::text AS error, f.type
+  FROM delivery d JOIN feed f ON f.merchant_id = d.merchant_id AND f.position = d.position
+ WHERE d.state = $1::text AND d.state <> 'delivered' AND ($2::text = '' OR d.sink = $2::text) AND (NOT $3::boolean OR d.error IS NOT NULL)
+ ORDER BY d.created_at, d.merchant_id, d.position, d.sink LIMIT $4::int
+`
+
+type ListOutboxParams struct {
+	State   string
+	Sink    string
+	Failing bool
+	MaxRows int32
+}
+
+type ListOutboxRow struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+	SubjectID  pgtype.UUID
+	Position   int64
+	State      string
+	Attempts   int32
+	Resends    int32
+	DueAt      pgtype.Timestamptz
+	CreatedAt  pgtype.Timestamptz
+	Error      string
+	Type       string
+}
+
+// lint: across merchants: operators look at everything that is not delivered, the oldest first
+func (q *Queries) ListOutbox(ctx context.Context, arg ListOutboxParams) ([]ListOutboxRow, error) {
+	rows, err := q.db.Query(ctx, listOutbox,
+		arg.State,
+		arg.Sink,
+		arg.Failing,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOutboxRow
+	for rows.Next() {
+		var i ListOutboxRow
+		if err := rows.Scan(
+			&i.MerchantID,
+			&i.Sink,
+			&i.EventID,
+			&i.SubjectID,
+			&i.Position,
+			&i.State,
+			&i.Attempts,
+			&i.Resends,
+			&i.DueAt,
+			&i.CreatedAt,
+			&i.Error,
+			&i.Type,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const lockFeedHeads = `-- name: LockFeedHeads :many
@@ -735,4 +845,45 @@ func (q *Queries) ReleaseDeliveries(ctx context.Context, arg ReleaseDeliveriesPa
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const retryDelivery = `-- name: RetryDelivery :many
+UPDATE delivery d
+   SET due_at = now(), state = 'waiting', ended_at = NULL,
+       attempts = CASE d.state WHEN 'waiting' THEN d.attempts ELSE 0 END, since = CASE d.state WHEN 'waiting' THEN d.since ELSE now() END,
+       resends = CASE d.state WHEN 'waiting' THEN d.resends ELSE d.resends + 1 END
+  FROM delivery a
+ WHERE a.merchant_id = $1 AND a.sink = $2 AND a.event_id = $3
+   AND d.merchant_id = a.merchant_id AND d.sink = a.sink AND d.subject_id = a.subject_id
+   AND (d.event_id = a.event_id OR d.state = 'waiting' AND d.position < a.position)
+   AND (d.state <> 'waiting' OR d.claim_id IS NULL OR d.due_at <= now())
+RETURNING d.event_id
+`
+
+type RetryDeliveryParams struct {
+	MerchantID pgtype.UUID
+	Sink       string
+	EventID    pgtype.UUID
+}
+
+// Due now, with what must go before it. What has ended is sent anew: it holds back nothing, and its tries count from now. What
+// somebody tries at this moment is left to him.
+func (q *Queries) RetryDelivery(ctx context.Context, arg RetryDeliveryParams) ([]pgtype.UUID, error) {
+	rows, err := q.db.Query(ctx, retryDelivery, arg.MerchantID, arg.Sink, arg.EventID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []pgtype.UUID
+	for rows.Next() {
+		var event_id pgtype.UUID
+		if err := rows.Scan(&event_id); err != nil {
+			return nil, err
+		}
+		items = append(items, event_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

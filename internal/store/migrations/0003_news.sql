@@ -63,7 +63,7 @@ CREATE TABLE delivery (
   state       text        NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'delivered', 'abandoned')),
   attempts    int         NOT NULL DEFAULT 0 CHECK (attempts >= 0),
   due_at      timestamptz NOT NULL DEFAULT now(),
-  claim_id    uuid,       -- of the relay that tries it now, or tried it last
+  claim_id    uuid,       -- of the relay that tries it now; none once that is over
   resends     int         NOT NULL DEFAULT 0 CHECK (resends >= 0), -- by a person: such a row holds back no other
   error       text,       -- of the last try
   since       timestamptz NOT NULL DEFAULT now(), -- tries count from here: when it was numbered, or sent again

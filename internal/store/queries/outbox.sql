@@ -165,7 +165,7 @@ WITH t AS (
    ORDER BY d.merchant_id, d.sink, d.event_id
      FOR UPDATE OF d
 )
-UPDATE delivery d SET state = 'delivered', ended_at = now(), error = NULL
+UPDATE delivery d SET state = 'delivered', ended_at = now(), error = NULL, claim_id = NULL
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id;
 
@@ -182,7 +182,7 @@ WITH t AS (
      FOR UPDATE OF d
 )
 UPDATE delivery d
-   SET error = l.error, due_at = now() + l.delay_us * interval '1 microsecond',
+   SET error = l.error, claim_id = NULL, due_at = now() + l.delay_us * interval '1 microsecond',
        state = CASE WHEN l.abandoned THEN 'abandoned' ELSE 'waiting' END, ended_at = CASE WHEN l.abandoned THEN now() END
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
@@ -264,6 +264,34 @@ DELETE FROM event_sink WHERE name = @name;
 
 -- name: AbandonDeliveries :execrows
 -- lint: across merchants: a person has said that nobody takes the events of this sink any more
-UPDATE delivery d SET state = 'abandoned', ended_at = now(), error = @error
+UPDATE delivery d SET state = 'abandoned', ended_at = now(), error = @error, claim_id = NULL
   FROM (SELECT w.merchant_id, w.sink, w.event_id FROM delivery w WHERE w.sink = @sink AND w.state = 'waiting' LIMIT @max_rows::int) t
  WHERE d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.event_id = t.event_id AND d.state = 'waiting';
+
+-- name: EventSinks :many
+SELECT name FROM event_sink ORDER BY name;
+
+-- name: RetryDelivery :many
+-- Due now, with what must go before it. What has ended is sent anew: it holds back nothing, and its tries count from now. What
+-- somebody tries at this moment is left to him.
+UPDATE delivery d
+   SET due_at = now(), state = 'waiting', ended_at = NULL,
+       attempts = CASE d.state WHEN 'waiting' THEN d.attempts ELSE 0 END, since = CASE d.state WHEN 'waiting' THEN d.since ELSE now() END,
+       resends = CASE d.state WHEN 'waiting' THEN d.resends ELSE d.resends + 1 END
+  FROM delivery a
+ WHERE a.merchant_id = @merchant_id AND a.sink = @sink AND a.event_id = @event_id
+   AND d.merchant_id = a.merchant_id AND d.sink = a.sink AND d.subject_id = a.subject_id
+   AND (d.event_id = a.event_id OR d.state = 'waiting' AND d.position < a.position)
+   AND (d.state <> 'waiting' OR d.claim_id IS NULL OR d.due_at <= now())
+RETURNING d.event_id;
+
+-- name: ListOutbox :many
+-- lint: across merchants: operators look at everything that is not delivered, the oldest first
+SELECT d.merchant_id, d.sink, d.event_id, d.subject_id, d.position, d.state, d.attempts, d.resends, d.due_at, d.created_at,
+       COALESCE(d.error, '')::text AS error, f.type
+  FROM delivery d JOIN feed f ON f.merchant_id = d.merchant_id AND f.position = d.position
+ WHERE d.state = @state::text AND d.state <> 'delivered' AND (@sink::text = '' OR d.sink = @sink::text) AND (NOT @failing::boolean OR d.error IS NOT NULL)
+ ORDER BY d.created_at, d.merchant_id, d.position, d.sink LIMIT @max_rows::int;
+
+-- name: HasDelivery :one
+SELECT EXISTS (SELECT FROM delivery WHERE merchant_id = @merchant_id AND sink = @sink AND event_id = @event_id)::boolean AS there;
