@@ -67,14 +67,16 @@ type Config struct {
 // Sink is an outbox.Sink. Close must be called.
 type Sink struct {
 	options []kgo.Opt
-	// idle holds a place for each try at one time: a producer that is free, or nil for one that is not made yet.
-	idle chan *kgo.Client
-	last lastError
+	slots   chan struct{} // one is taken by each try that is under way
+	last    lastError
+	mu      sync.Mutex
+	idle    []*kgo.Client // producers that are free; the one that was used last is taken first
+	closing sync.Once
 }
 
 // New gives a sink. It connects when there is something to deliver: a broker that is away keeps no process from starting.
 func New(c Config) (*Sink, error) {
-	s := &Sink{idle: make(chan *kgo.Client, maxProducers)}
+	s := &Sink{slots: make(chan struct{}, maxProducers)}
 	options, err := c.options()
 	if err != nil {
 		return nil, err
@@ -82,9 +84,6 @@ func New(c Config) (*Sink, error) {
 	s.options = append(options, kgo.WithHooks(&s.last))
 	if err := kgo.ValidateOpts(s.options...); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
-	}
-	for range maxProducers {
-		s.idle <- nil
 	}
 	return s, nil
 }
@@ -142,33 +141,42 @@ func (s *Sink) Deliver(ctx context.Context, messages []outbox.Message) []outbox.
 			results[n] = s.produce(ctx, producer, messages[n:n+1])[0]
 		}
 	}
-	switch {
-	case !stop(): // the time is over, and the producer closed
-		producer = nil
-	case anyFailed(results):
-		producer.Close()
-		producer = nil
-	}
-	s.idle <- producer
+	s.giveBack(producer, stop() && !anyFailed(results)) // not stopped: the time is over, and the producer closed
 	return results
 }
 
-// take waits for a place to try.
+// take waits for its turn to try, and gives a producer.
 func (s *Sink) take(ctx context.Context) (*kgo.Client, error) {
 	select {
-	case p := <-s.idle:
-		if p != nil {
-			return p, nil
-		}
-		p, err := kgo.NewClient(s.options...)
-		if err != nil {
-			s.idle <- nil
-			return nil, fmt.Errorf("kafka: %w", err)
-		}
-		return p, nil
+	case s.slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("kafka: no producer is free: %w", ctx.Err())
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if last := len(s.idle) - 1; last >= 0 {
+		p := s.idle[last]
+		s.idle = s.idle[:last]
+		return p, nil
+	}
+	p, err := kgo.NewClient(s.options...)
+	if err != nil {
+		<-s.slots
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	return p, nil
+}
+
+// giveBack ends a try. A producer that is no good any more is closed.
+func (s *Sink) giveBack(p *kgo.Client, good bool) {
+	if good {
+		s.mu.Lock()
+		s.idle = append(s.idle, p)
+		s.mu.Unlock()
+	} else {
+		p.Close()
+	}
+	<-s.slots
 }
 
 // produce hands over the messages and waits until each is acknowledged or has failed. Closing the producer fails them all.
@@ -251,13 +259,18 @@ func record(m outbox.Message) (*kgo.Record, error) {
 }
 
 // Close waits for the tries that are under way, at most TryWithin and what closing takes, and closes the producers.
-// Nothing may be delivered after it.
+// What is delivered after it fails.
 func (s *Sink) Close() {
-	for range maxProducers {
-		if p := <-s.idle; p != nil {
+	s.closing.Do(func() {
+		for range maxProducers { // and keeps them: no try begins any more
+			s.slots <- struct{}{}
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, p := range s.idle {
 			p.Close()
 		}
-	}
+	})
 }
 
 // lastError remembers why a broker could not be asked: the client itself goes on trying, and does not say.

@@ -49,8 +49,9 @@ type Config struct {
 
 // Sink is an outbox.Sink. Close must be called.
 type Sink struct {
-	config Config
-	conn   chan *nats.Conn // holds the one connection while nobody makes a new one; nil: none yet
+	config  Config
+	conn    chan *nats.Conn // holds the one connection while nobody makes a new one; nil: none yet
+	closing sync.Once
 }
 
 // New gives a sink. It connects when there is something to deliver: a server that is away keeps no process from starting.
@@ -152,11 +153,13 @@ func (c Config) options() []nats.Option {
 	return all
 }
 
-// Close closes the connection, within what a last write may take. Nothing may be delivered after it.
+// Close closes the connection, within what a last write may take. What is delivered after it fails.
 func (s *Sink) Close() {
-	if conn := <-s.conn; conn != nil {
-		conn.Close()
-	}
+	s.closing.Do(func() {
+		if conn := <-s.conn; conn != nil { // and keeps it: no connection is made any more
+			conn.Close()
+		}
+	})
 }
 
 // Stream is what the servers say of the stream that takes our subjects.
