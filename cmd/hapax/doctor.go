@@ -8,7 +8,7 @@ import (
 
 type doctorCmd struct{}
 
-// Run looks at the database; exit 1 when anything is wrong.
+// Run looks at the database, and at the brokers that are configured; exit 1 when anything is wrong.
 func (doctorCmd) Run(t *tool) error {
 	_, service, done, err := t.database()
 	if err != nil {
@@ -20,6 +20,12 @@ func (doctorCmd) Run(t *tool) error {
 	r, err := doctor.Look(t.ctx, app.StoreConfig(cfg, t.log), store.PoolMode(t.cfg.PoolMode))
 	if err != nil {
 		return err
+	}
+	if c, on := cfg.Kafka(); on {
+		r = r.With(doctor.Kafka(t.ctx, c))
+	}
+	if c, on := cfg.NATS(); on {
+		r = r.With(doctor.NATS(t.ctx, c))
 	}
 	if err := t.tellReport(r); err != nil {
 		return err

@@ -72,6 +72,7 @@ type Replica struct {
 	Intake  *intake.Intake
 	Handler http.Handler
 	server  *http.Server
+	letGo   []func() // of brokers, when nothing is under way any more
 }
 
 // Open connects to the database and puts a replica together. Close must be called.
@@ -235,6 +236,9 @@ func (r *Replica) sinks(o Options, watch *metrics.Watcher) (map[string]outbox.Si
 		all[outbox.SinkMail] = mail.New(mail.Config{Server: server, Book: r.Store, Environment: r.cfg.Environment, Clock: r.rt, NewID: r.rt.NewID,
 			Code: r.Flow.CancelCode, Faults: o.Faults, Counted: watch.Mailed})
 	}
+	if err := r.brokers(all); err != nil {
+		return nil, err
+	}
 	maps.Copy(all, o.Sinks)
 	return all, nil
 }
@@ -243,7 +247,11 @@ func (r *Replica) sinks(o Options, watch *metrics.Watcher) (map[string]outbox.Si
 // end in time is finished by the sweep of another replica.
 func (r *Replica) Close(ctx context.Context) error {
 	err := r.server.Shutdown(ctx)
-	if !r.rt.Drain(ctx) {
+	if r.rt.Drain(ctx) {
+		for _, letGo := range r.letGo {
+			letGo()
+		}
+	} else {
 		err = errors.Join(err, errors.New("calls were still under way"))
 	}
 	r.Store.Close()

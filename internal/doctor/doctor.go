@@ -67,6 +67,9 @@ func Look(ctx context.Context, cfg store.Config, configured store.PoolMode) (Rep
 	return report(append(Judge(f, Moment{before, after}, configured).Checks, role(f.Role, rights))), nil
 }
 
+// With adds checks of other things than the database.
+func (r Report) With(checks ...Check) Report { return report(append(r.Checks, checks...)) }
+
 // Moment is when this machine asked and when it had the answer; the server's time lies between them if the clocks agree.
 type Moment struct{ Before, After time.Time }
 

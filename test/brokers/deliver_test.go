@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/outbox"
-	"github.com/hapaxpay/hapax/internal/outbox/kafka"
 )
 
 // How much is brought, and how often a broker is killed meanwhile.
@@ -193,13 +192,12 @@ func TestCase058_NoAnswerIsUnknownAndHoldsNobody(t *testing.T) {
 // stopLimit is how long a canceled try, or closing, may take.
 const stopLimit = 3 * time.Second
 
+// mustDeliver tries again until there is an acknowledgement: a sink may have to notice first that its link was cut.
 func mustDeliver(t *testing.T, s outbox.Sink, m outbox.Message) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), kafka.TryWithin)
-	defer cancel()
-	if r := s.Deliver(ctx, []outbox.Message{m})[0]; r.Err != nil {
-		t.Fatal(r.Err)
-	}
+	eventually(t.Context(), t, "no acknowledgement", func() error {
+		return s.Deliver(t.Context(), []outbox.Message{m})[0].Err
+	})
 }
 
 // What was not sent when its try ended is never sent: newer events of its subject may be there by then.

@@ -133,6 +133,10 @@ func (s *Sink) Deliver(ctx context.Context, messages []outbox.Message) []outbox.
 	if err != nil {
 		return failed(len(messages), err)
 	}
+	if outbox.Over(ctx) {
+		s.giveBack(producer, true)
+		return failed(len(messages), outbox.ErrLate)
+	}
 	stop := context.AfterFunc(ctx, producer.Close)
 	results := s.produce(ctx, producer, messages)
 	for n := range results {

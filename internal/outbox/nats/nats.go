@@ -67,6 +67,9 @@ func (s *Sink) Deliver(ctx context.Context, messages []outbox.Message) []outbox.
 	defer cancel()
 	results := make([]outbox.Result, len(messages))
 	stream, err := s.stream(ctx)
+	if err == nil && outbox.Over(ctx) {
+		err = outbox.ErrLate
+	}
 	if err != nil {
 		for n := range results {
 			results[n].Err = err
