@@ -127,7 +127,7 @@ func (r Reading) ended(state MessageState, why string) Message {
 }
 
 // errPickedAgain says that the lease of the pick was over: somebody else has the message now, and our result is dropped.
-var errPickedAgain = errors.New("the message was picked again meanwhile")
+var errPickedAgain = fmt.Errorf("the message was picked again meanwhile: %w", operation.ErrNothingDone)
 
 // mark runs decide and writes what it says of the message, in one transaction.
 func (f *Flow) mark(ctx context.Context, name string, decide func(ctx context.Context, tx Tx, g operation.Guard) (Message, error)) error {
@@ -152,7 +152,7 @@ func (f *Flow) mark(ctx context.Context, name string, decide func(ctx context.Co
 }
 
 // errElsewhere says that a payment belongs to another account than the one that was told of it.
-var errElsewhere = errors.New("the payment belongs to another account")
+var errElsewhere = fmt.Errorf("the payment belongs to another account: %w", operation.ErrNothingDone)
 
 // believe takes what a signed message tells as evidence. An account vouches for its own payments only: news of one of another
 // account of the merchant makes us ask there.
@@ -281,10 +281,10 @@ func strayOf(o evidence.Observation) (acquirer.Movement, bool) {
 	return acquirer.Movement{Reference: o.Reference, Object: o.Object, OurReference: o.OurReference, Kind: kind, Amount: o.Amount, At: o.At}, true
 }
 
-// Why a question that a message led to brought nothing; the message stays due.
+// Why a question that a message led to brought nothing. Nothing is wrong with us: the message stays due.
 var (
-	errNoPlace    = errors.New("the acquirer is asked by others, or does not answer")
-	errUnanswered = errors.New("the acquirer did not answer the question that the message led to")
+	ErrNotAsked    = errors.New("the acquirer is asked by others, or does not answer")
+	ErrNotAnswered = errors.New("the acquirer did not answer the question that the message led to")
 )
 
 // askInstead asks the acquirer about the payment of a message that is believed in nothing: its answers are the evidence, and a
@@ -317,9 +317,9 @@ func (f *Flow) askInstead(ctx context.Context, r Reading) error {
 	cancel()
 	switch {
 	case !ok:
-		return errNoPlace
+		return ErrNotAsked
 	case !answered:
-		return errUnanswered
+		return ErrNotAnswered
 	}
 	return f.mark(ctx, "receive hint", func(ctx context.Context, tx Tx, g operation.Guard) (Message, error) {
 		if len(told) == 0 {
@@ -332,7 +332,7 @@ func (f *Flow) askInstead(ctx context.Context, r Reading) error {
 // Postpone notes why a message could not be applied, so that whoever looks sees it. Its pick has moved the due time already.
 func (f *Flow) Postpone(ctx context.Context, m Message, why error) error {
 	m.Why = "a fault: see the log"
-	for _, known := range []error{errNoPlace, errUnanswered, errUnusable, errNoNotifier, operation.ErrOnHold, operation.ErrNotDurable,
+	for _, known := range []error{ErrNotAsked, ErrNotAnswered, errUnusable, errNoNotifier, operation.ErrOnHold, operation.ErrNotDurable,
 		operation.ErrCommitUnknown} {
 		if errors.Is(why, known) {
 			m.Why = known.Error()

@@ -331,7 +331,9 @@ func TestSentByTheAcquirerItself(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.Eventually(func() bool { return r.Count("SELECT count(*) FROM payment WHERE captured_amount = 3000 AND refunded_amount = 500") == 4 })
+	r.Eventually(func() bool {
+		return r.Count("SELECT count(*) FROM payment WHERE captured_amount = 3000 AND refunded_amount = 500") == 4
+	})
 	r.Eventually(func() bool { return r.Count("SELECT count(*) FROM inbox_message WHERE state <> 'applied'") == 0 })
 	if _, err := r.Acquirer.WaitMessages(t.Context(), "", sandbox.MessageDelivered, len(r.Told())); err != nil {
 		t.Fatal(err)

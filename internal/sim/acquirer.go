@@ -47,6 +47,8 @@ type Acquirer struct {
 	Asked map[string]acquirer.Action
 	// Defects are requests that no core may make.
 	Defects []string
+	// Deliver brings a message to whoever it is for; nil: nobody is told anything.
+	Deliver func(h hook, tries int)
 	// Mistakes counts the charges of each reference that the acquirer made by itself.
 	Mistakes map[string]int
 
@@ -56,6 +58,7 @@ type Acquirer struct {
 	sessions []*session
 	keys     map[string]*memory
 	used     map[string]bool // references that were accepted, by call
+	messages int             // made so far
 	awaited  int             // things that will still happen by themselves
 }
 

@@ -91,6 +91,7 @@ func (a *Acquirer) finish(t *act) {
 		a.succeeds(t)
 	}
 	a.note(&t.told, t.json())
+	a.newsOfAct(t)
 	a.changed(c)
 	a.lapse(c)
 }
@@ -138,6 +139,7 @@ func (a *Acquirer) undone(t *act, status, code string) {
 	}
 	a.moves(t.charge, Movement{Object: t.id, Undoes: t.id, Reference: t.reference, Kind: acquirer.MovementReverse, Amount: t.amount})
 	a.note(&t.told, t.json())
+	a.newsOfAct(t)
 	a.changed(t.charge)
 }
 
@@ -157,6 +159,7 @@ func (a *Acquirer) disputed(t *act) {
 		}
 		t.status = "lost"
 		a.note(&t.told, t.json())
+		a.newsOfAct(t)
 		a.changed(t.charge)
 	})
 }

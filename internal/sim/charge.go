@@ -20,6 +20,7 @@ type charge struct {
 	captured, refunded, disputed, returned int64
 	capturedAt                             time.Duration
 	told                                   told
+	news                                   string // the status that was told last
 }
 
 // act is a capture, reversal, refund or chargeback upon a charge.
@@ -43,7 +44,8 @@ func (t *act) processing() bool    { return t.status == "processing" }
 
 func moment(at time.Duration) string { return Start.Add(at).Format(time.RFC3339Nano) }
 
-func (c *charge) json() string {
+// members are those of a charge without its acts, which have messages of their own.
+func (c *charge) members() string {
 	more := ""
 	if c.reason != "" {
 		more += `,"reason":"` + c.reason + `"`
@@ -57,14 +59,17 @@ func (c *charge) json() string {
 	if c.status == "action_required" || c.status == "held" {
 		more += `,"expires_at":"` + moment(c.expires) + `"`
 	}
+	return `"id":"` + c.id + `","reference":"` + c.reference + `","idempotency_key":"` + c.reference + `","status":"` + c.status +
+		`","amount":` + strconv.FormatInt(c.amount, 10) + `,"currency":"` + c.currency + `","captured_amount":` + strconv.FormatInt(c.captured, 10) +
+		`,"refunded_amount":` + strconv.FormatInt(c.refunded, 10) + more + `,"created_at":"2026-01-01T00:00:00Z"`
+}
+
+func (c *charge) json() string {
 	var acts []string
 	for _, t := range c.acts {
 		acts = append(acts, t.json())
 	}
-	return `{"id":"` + c.id + `","reference":"` + c.reference + `","idempotency_key":"` + c.reference + `","status":"` + c.status +
-		`","amount":` + strconv.FormatInt(c.amount, 10) + `,"currency":"` + c.currency + `","captured_amount":` + strconv.FormatInt(c.captured, 10) +
-		`,"refunded_amount":` + strconv.FormatInt(c.refunded, 10) + more + `,"acts":[` + strings.Join(acts, ",") +
-		`],"created_at":"2026-01-01T00:00:00Z"}`
+	return "{" + c.members() + `,"acts":[` + strings.Join(acts, ",") + "]}"
 }
 
 func (t *act) json() string {
@@ -168,6 +173,7 @@ func (a *Acquirer) changed(c *charge) {
 	if p := find(a.sessions, c.session); p != nil {
 		a.note(&p.told, a.page(p, a.Terms.PageByAddress))
 	}
+	a.newsOfCharge(c)
 }
 
 // lapsesAt ends a hold or a payer's step when its time is over. What was captured of it stays taken.

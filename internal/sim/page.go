@@ -59,6 +59,7 @@ func (a *Acquirer) endPage(p *session, status string) {
 		p.status = status
 		a.s.Note("acquirer ends", p.id, status)
 		a.pageChanged(p)
+		a.newsOfPage(p)
 	}
 }
 

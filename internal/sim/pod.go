@@ -11,6 +11,7 @@ import (
 	"github.com/hapaxpay/hapax/internal/fault"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
+	"github.com/hapaxpay/hapax/internal/intake"
 	"github.com/hapaxpay/hapax/internal/operation"
 	"github.com/hapaxpay/hapax/internal/sweep"
 )
@@ -24,6 +25,8 @@ type pod struct {
 	flow     *flow.Flow
 	adapters map[id.ID]acquirer.Adapter
 	alarm    operation.Signal
+	intake   *intake.Intake
+	bell     operation.Signal // of the intake
 }
 
 // Defaults of the flows in a world.
@@ -39,7 +42,7 @@ func (p *pod) boot() {
 	p.lives++
 	offset := w.Scheduler.Between(-w.Config.Hazards.ClockOffset, w.Config.Hazards.ClockOffset)
 	p.replica = w.Scheduler.NewReplica(p.name+"."+strconv.Itoa(p.lives), offset)
-	p.adapters, p.alarm = map[id.ID]acquirer.Adapter{}, nil
+	p.adapters, p.alarm, p.bell = map[id.ID]acquirer.Adapter{}, nil, nil
 	faults := fault.Func(func(ctx context.Context, point string) error {
 		w.misfortune(ctx, point)
 		return nil
@@ -49,8 +52,12 @@ func (p *pod) boot() {
 		w.Store, p, p.replica, faults, w)
 	swept := sweep.New(sweep.Config{Lease: w.Config.Engine.Lease, Every: w.Config.Sweep}, w.Store, p.replica, p.flow.Engine(), p.flow, w.Store, w.failed)
 	r := p.replica
+	taken := intake.New(intake.Config{Lease: w.Config.Engine.Lease, Every: w.Config.Sweep, Retention: w.Config.Engine.Retention}, intake.Parts{Store: w.Store,
+		Acquirers: p, Runtime: r, Faults: faults, Flow: p.flow, House: w.Store, Watch: w, Report: w.failed})
+	p.intake = taken
 	w.Scheduler.Note("boots", r.Name)
 	r.Go(func() { p.sweeping(r, swept) })
+	r.Go(func() { p.taking(r, taken) })
 }
 
 // crash ends a life; another one begins after a while.
@@ -113,10 +120,11 @@ func (w *World) Observed(flow.Sighting) {}
 // Alarm implements flow.Watcher.
 func (w *World) Alarm(what, _, _, _ string) { w.Counts["alarm "+what]++ }
 
-// failed is told of the sweep's errors. A database that is away is no defect.
+// failed is told of the errors of sweep and intake. A database or an acquirer that is away is no defect.
 func (w *World) failed(where string, err error) {
 	w.Scheduler.Note("sweep:", where, err.Error())
-	if !errors.Is(err, operation.ErrNothingDone) && !errors.Is(err, operation.ErrCommitUnknown) {
+	silent := errors.Is(err, flow.ErrNotAsked) || errors.Is(err, flow.ErrNotAnswered)
+	if !silent && !errors.Is(err, operation.ErrNothingDone) && !errors.Is(err, operation.ErrCommitUnknown) {
 		w.Faults = append(w.Faults, "sweep "+where+": "+err.Error())
 	}
 }

@@ -45,6 +45,7 @@ func Swarm(seed uint64) Config {
 		c.Trouble += 48 * time.Hour
 	}
 	c.Late = r.IntN(8) == 0
+	c.Mischief.HookLost, c.Mischief.HookTwice, c.Mischief.HookLate = some(300), some(500), some(400)
 	return c
 }
 

@@ -35,6 +35,7 @@ type Terms struct {
 	WholeRefunds    bool
 	ReverseCaptured time.Duration // how long captured money can be reversed
 	PageByAddress   bool          // lookups do not tell the address of a page
+	Tells           string        // how it tells what happened: one of the Tells constants
 }
 
 // Profiles are the contracts that worlds are made with.
@@ -145,6 +146,7 @@ func Vary(t Terms, seed uint64) Terms {
 	if some(60) && t.offers(acquirer.ActionReverse) {
 		t.ReverseCaptured = time.Duration(1+r.IntN(24)) * time.Hour
 	}
+	t.Tells = []string{TellsNothing, TellsSigned, TellsSigned, TellsHints}[r.IntN(4)]
 	return t
 }
 
@@ -175,4 +177,6 @@ type Mischief struct {
 	ByHand     int // of a charge with money: captured, reversed or refunded at the acquirer's own desk
 	Chargeback int // of a charge with money: the payer's bank takes it back, and decides later
 	Mistake    int // of a charge with money: the acquirer charges once more by itself
+
+	HookLost, HookTwice, HookLate int // of a message: never sent; sent several times; hours later than the others
 }

@@ -48,6 +48,7 @@ func (w *World) verdict() []string {
 	j.money()
 	j.books()
 	j.answers()
+	j.messages()
 	return j.wrong
 }
 

@@ -94,7 +94,8 @@ func NewWorld(c Config) (*World, error) {
 		a := NewAcquirer(s, terms, c.Mischief)
 		merchant, account := s.newID(Start), s.newID(Start)
 		w.merchants, w.Acquirers, w.accounts[account] = append(w.merchants, merchant), append(w.Acquirers, a), a
-		row := flow.Account{Merchant: merchant, ID: account, Adapter: "sandbox", Settings: terms.Settings(), Secrets: []byte(`{"secret":"sim"}`)}
+		row := flow.Account{Merchant: merchant, ID: account, Adapter: "sandbox", Settings: terms.Settings(), Secrets: terms.secrets()}
+		a.Deliver = w.deliver(a, merchant, account)
 		if err := w.Store.AddAccount(row); err != nil {
 			return nil, err
 		}
@@ -180,7 +181,7 @@ func (w *World) settled() bool {
 			return false
 		}
 	}
-	return true
+	return w.Store.NextMessage().IsZero()
 }
 
 // withPerson says whether an operation, or the one that it follows, is in review.
@@ -257,8 +258,10 @@ func (w *World) misfortune(_ context.Context, point string) {
 // wakeSweeps lets sweeps look again at what is due next. It stands for their polling, which finds nothing in between.
 func (w *World) wakeSweeps() {
 	for _, p := range w.pods {
-		if p.alarm != nil {
-			p.alarm.Set()
+		for _, waits := range []operation.Signal{p.alarm, p.bell} {
+			if waits != nil {
+				waits.Set()
+			}
 		}
 	}
 }
@@ -283,6 +286,7 @@ func (w *World) dump() {
 	for _, k := range w.Store.evidence.order {
 		note("evidence", w.Store.evidence.rows[k])
 	}
+	w.Store.messages.each(func(m flow.Message) bool { note("message", m); return true })
 	for _, k := range w.Store.history.order {
 		note("history", w.Store.history.rows[k])
 	}
