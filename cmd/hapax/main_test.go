@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -267,6 +268,8 @@ func TestAccountsAreCheckedBeforeTheyAreStored(t *testing.T) {
 		{good, `{"secret":""}`, nil},
 		{good, "", nil},
 		{good, "", []string{"--secrets", secret}}, // a secret on the command line
+		{good, `{"secret":"not-for-logs","webhook_secrets":["whsec_c2hvcnQ="]}`, nil},
+		{good, `{"secret":"not-for-logs","webhook_secrets":["v1,whsec_bm90LWZvci1sb2dzLW5vdC1mb3ItbG9ncw=="]}`, nil},
 		{"@" + filepath.Join(t.TempDir(), "missing"), secret, nil},
 	} {
 		told := hapaxReading(t, exitCouldNot, bad.input, append(append(add, bad.settings), bad.more...)...)
@@ -286,7 +289,8 @@ func TestAccountsAreCheckedBeforeTheyAreStored(t *testing.T) {
 	t.Setenv("HAPAX_SECRET_KEY", "")
 	hapax(t, exitCouldNot, "acquirer-account", "rotate", "--merchant", "shop", made.text("id"), "--secrets", "@"+file)
 	all := hapax(t, exitGood, "acquirer-account", "list", "--merchant", "shop").list("acquirer_accounts")
-	if len(all) != 1 || all[0].text("id") != made.text("id") {
+	if len(all) != 1 || all[0].text("id") != made.text("id") || all[0].text("webhooks") != made.text("webhooks") ||
+		!regexp.MustCompile("^/v1/acquirer_accounts/aa_[0-9a-z]{52}/webhooks$").MatchString(made.text("webhooks")) {
 		t.Errorf("the list shows %v", all)
 	}
 	if known := hapax(t, exitGood, "acquirers").list("acquirers"); len(known) == 0 || known[0].text("source") == "" || known[0].text("tested_on") == "" {

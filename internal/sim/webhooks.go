@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hapaxpay/hapax/acquirer"
@@ -197,7 +198,7 @@ func (j *judge) messages() {
 		switch {
 		case m.State != flow.MessageApplied && !(m.State == flow.MessageIgnored && m.Trust == acquirer.TrustHint):
 			j.say("V3: message %s %s is %s: %s", m.NoticeID, m.Type, m.State, m.Why)
-		case m.State == flow.MessageApplied && m.Trust == acquirer.TrustSigned && !heard[m.Hash] && m.Why[0] != 'a': // asked
+		case m.State == flow.MessageApplied && m.Trust == acquirer.TrustSigned && !heard[m.Hash] && !strings.HasPrefix(m.Why, "asked"):
 			j.say("V3: message %s %s is applied, and nothing came of it", m.NoticeID, m.Type)
 		}
 		return true
