@@ -2,6 +2,7 @@ package rig
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -17,7 +18,20 @@ import (
 var HookSecret = signature.NewSecret([signature.NewSecretBytes]byte{7, 7, 7})
 
 // Secrets are those of every account of a rig.
-var Secrets = []byte(`{"secret":"` + AcquirerSecret + `","webhook_secrets":["` + HookSecret.Text() + `"]}`)
+var Secrets = SecretsOf(HookSecret.Text())
+
+// SecretsOf makes the secrets of an account whose messages are signed with one of these; without any they are hints.
+func SecretsOf(hooks ...string) []byte {
+	members := map[string]any{"secret": AcquirerSecret}
+	if len(hooks) > 0 {
+		members["webhook_secrets"] = hooks
+	}
+	raw, err := json.Marshal(members)
+	if err != nil {
+		panic(err) // texts alone
+	}
+	return raw
+}
 
 // nowhere is where nobody listens: messages that are paused need an address to be made.
 const nowhere = "http://127.0.0.1:1/"
@@ -101,7 +115,13 @@ func (r *Rig) Inbox() []string {
 // Unsigned makes the acquirer's messages to the merchant's account ones that are not signed: hints.
 func (r *Rig) Unsigned(m Merchant) {
 	r.T.Helper()
-	sealed, err := r.ring.Seal(m.ID, m.Account, []byte(`{"secret":"`+AcquirerSecret+`"}`))
+	r.Reseal(m, SecretsOf())
+}
+
+// Reseal replaces the secrets of the merchant's account, without a look at them.
+func (r *Rig) Reseal(m Merchant, secrets []byte) {
+	r.T.Helper()
+	sealed, err := r.ring.Seal(m.ID, m.Account, secrets)
 	r.must(err)
 	_, err = r.Owner.Exec(r.T.Context(), "UPDATE acquirer_account SET secrets = $3 WHERE merchant_id = $1 AND id = $2", m.ID, m.Account, sealed)
 	r.must(err)
