@@ -106,6 +106,8 @@ func (f *Flow) Receive(ctx context.Context, r Reading) error {
 func (f *Flow) sort(r Reading) (MessageState, string) {
 	mode := map[bool]string{true: "live", false: "test"}
 	switch {
+	case r.Err != nil && r.Message.Trust == acquirer.TrustHint:
+		return MessageIgnored, "a hint that nobody vouches for, and not of a form that the adapter knows" // anybody can send such
 	case r.Err != nil:
 		return MessageUnreadable, "it is not of a form that the adapter knows"
 	case !r.News.Known:
@@ -325,7 +327,12 @@ func (f *Flow) askInstead(ctx context.Context, r Reading) error {
 		if len(told) == 0 {
 			return r.ended(MessageIgnored, "it only makes us ask, and this acquirer cannot be asked"), nil
 		}
-		return f.applyMessage(ctx, tx, g, r, p, f.contract(route.adapter), told)
+		c := f.contract(route.adapter)
+		m, err := f.applyMessage(ctx, tx, g, r, p, c, told)
+		if shown := r.Message.ReceivedAt.Add(c.For(chargeAction(p)).LookupLag); !now.After(shown) {
+			m.State, m.DueAt = r.Message.State, shown // what it hints at may not be shown yet: it is asked about once more
+		}
+		return m, err
 	})
 }
 

@@ -8,7 +8,10 @@ package intake
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hapaxpay/hapax/internal/flow"
@@ -24,6 +27,11 @@ const (
 	PurgeBatch  = 1000
 	maxBatches  = 16 // in a row, before purging gets its turn
 	maxWork     = 10 * time.Minute
+	// patience is how long the loop waits for the messages of one pick before it looks for others: those of an acquirer that
+	// does not answer our questions hold up nobody else's (PROTOCOL S6).
+	patience = 2 * time.Second
+	// maxUnderWay bounds the messages that are being worked on, those of earlier picks too.
+	maxUnderWay = 8 * Batch
 )
 
 // Config of an intake.
@@ -70,8 +78,9 @@ type Parts struct {
 type Intake struct {
 	cfg Config
 	Parts
-	watch Watcher
-	bell  bell
+	watch    Watcher
+	bell     bell
+	underWay atomic.Int64 // messages that were picked and are not done
 }
 
 // New makes an intake.
@@ -103,7 +112,7 @@ func (b *bell) next(rt operation.Runtime) operation.Signal {
 func (n *Intake) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		rung := n.bell.next(n.Runtime)
-		n.Pass(ctx)
+		n.pass(ctx, patience)
 		rung.Wait(ctx, n.cfg.Every+time.Duration(n.Runtime.Jitter()*float64(n.cfg.Every)/4))
 	}
 }
@@ -115,10 +124,13 @@ type Report struct {
 }
 
 // Pass works on all messages that are due now. One that cannot be applied never stops the others (PROTOCOL V2).
-func (n *Intake) Pass(ctx context.Context) Report {
+func (n *Intake) Pass(ctx context.Context) Report { return n.pass(ctx, maxWork) }
+
+// pass is Pass; what takes longer than wait goes on, is bounded by its own limits, and is not in the report.
+func (n *Intake) pass(ctx context.Context, wait time.Duration) Report {
 	var r Report
 	for range maxBatches {
-		picked, failed, err := n.batch(ctx)
+		picked, failed, err := n.batch(ctx, wait)
 		n.tell("pick", err)
 		r.Picked, r.Failed = r.Picked+picked, r.Failed+failed
 		if picked == 0 || ctx.Err() != nil {
@@ -138,40 +150,46 @@ func (n *Intake) tell(where string, err error) {
 }
 
 // batch picks due messages and works on them: those of one payment one after another, the others side by side (PROTOCOL V4).
-func (n *Intake) batch(ctx context.Context) (picked, failed int, err error) {
-	messages, boxes, err := n.pick(ctx)
+func (n *Intake) batch(ctx context.Context, wait time.Duration) (picked, failed int, err error) {
+	free := min(Batch, maxUnderWay-int(n.underWay.Load()))
+	if free <= 0 {
+		return 0, 0, nil
+	}
+	messages, boxes, err := n.pick(ctx, free)
 	if err != nil {
 		return 0, 0, err
 	}
+	n.underWay.Add(int64(len(messages)))
 	lines := n.lines(messages, boxes)
-	fails := make([]int, len(lines))
+	fails := make([]atomic.Int64, len(lines))
 	done := make([]operation.Signal, len(lines))
 	for k, line := range lines {
 		done[k] = n.Runtime.NewSignal()
 		n.Runtime.Go(func() {
 			defer done[k].Set()
+			defer n.underWay.Add(-int64(len(line)))
 			for _, r := range line {
 				if !n.apply(ctx, r) {
-					fails[k]++
+					fails[k].Add(1)
 				}
 			}
 		})
 	}
+	until := n.Runtime.Instant().Mono + wait
 	for k := range done {
-		// Each ends by its own limits; the bound here only says that nothing waits for ever.
-		done[k].Wait(context.WithoutCancel(ctx), maxWork)
-		failed += fails[k]
+		done[k].Wait(context.WithoutCancel(ctx), max(0, until-n.Runtime.Instant().Mono))
+		failed += int(fails[k].Load())
 	}
 	return len(messages), failed, nil
 }
 
-func (n *Intake) pick(ctx context.Context) (messages []flow.Message, boxes map[flow.Row]flow.Mailbox, err error) {
+func (n *Intake) pick(ctx context.Context, limit int) (messages []flow.Message, boxes map[flow.Row]flow.Mailbox, err error) {
 	err = n.Store.InTx(ctx, "pick messages", func(ctx context.Context, tx flow.Tx) error {
 		if _, err := tx.Guard(ctx); err != nil {
 			return err
 		}
 		var err error
-		if messages, err = tx.PickMessages(ctx, Batch, PerMerchant, n.cfg.Lease, func() id.ID { return n.Runtime.NewID() }); err != nil {
+		if messages, err = tx.PickMessages(ctx, limit, PerMerchant, n.cfg.Lease, func() id.ID { return n.Runtime.NewID() }); err != nil {
 			return err
 		}
 		boxes = map[flow.Row]flow.Mailbox{}
@@ -197,7 +215,13 @@ func (n *Intake) lines(messages []flow.Message, boxes map[flow.Row]flow.Mailbox)
 	place := map[string]int{}
 	var lines [][]flow.Reading
 	for _, m := range messages {
-		r := n.Flow.ReadMessage(m, boxes[flow.Row{Merchant: m.Merchant, ID: m.Account}])
+		var r flow.Reading
+		if err := contained(func() error {
+			r = n.Flow.ReadMessage(m, boxes[flow.Row{Merchant: m.Merchant, ID: m.Account}])
+			return nil
+		}); err != nil {
+			r = flow.Reading{Message: m, Err: err}
+		}
 		k, ok := place[r.Subject()]
 		if !ok {
 			k = len(lines)
@@ -211,7 +235,7 @@ func (n *Intake) lines(messages []flow.Message, boxes map[flow.Row]flow.Mailbox)
 
 // apply works on one message; false: it stays due.
 func (n *Intake) apply(ctx context.Context, r flow.Reading) bool {
-	err := n.Flow.Receive(ctx, r)
+	err := contained(func() error { return n.Flow.Receive(ctx, r) })
 	if err == nil {
 		return true
 	}
@@ -222,4 +246,15 @@ func (n *Intake) apply(ctx context.Context, r flow.Reading) bool {
 	n.Report("message "+r.Message.ID.Text(id.Message), err)
 	n.tell("postpone", n.Flow.Postpone(ctx, r.Message, err))
 	return false
+}
+
+// contained makes a panic an error: what a stranger wrote must not end a process in which payments are under way, and come back
+// as soon as it has started again.
+func contained(work func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return work()
 }

@@ -229,6 +229,7 @@ func TestAnotherAccountOfTheMerchant(t *testing.T) {
 	other := rig.Merchant{ID: r.Merchant.ID, Account: r.AddAccount(r.Merchant)}
 	lie := rewritten(r, only(r, "charge.succeeded"), "evt_lie", func(_, data map[string]any) { data["amount"], data["captured_amount"] = 1, 1 })
 	took(r, p.Tell(other, r.Signed(lie.ID, time.Now(), lie.Body), lie.Body))
+	r.Later(aLag)
 	pass(r, p)
 	inbox(r, "charge.succeeded applied")
 	is(r, "paid 10000", "SELECT status || ' ' || captured_amount FROM payment")

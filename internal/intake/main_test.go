@@ -104,4 +104,7 @@ func pass(r *rig.Rig, p *rig.Replica) {
 	}
 }
 
-const aLease = 31 * time.Second
+const (
+	aLease = 31 * time.Second
+	aLag   = 3 * time.Second // longer than a lookup of the default contract may lag
+)

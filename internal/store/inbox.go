@@ -35,6 +35,12 @@ func (t *tx) KeepMessage(ctx context.Context, m flow.Message) (fresh bool, err e
 	n, err := t.q.InsertMessage(ctx, dbgen.InsertMessageParams{MerchantID: dbID(m.Merchant), ID: dbID(m.ID), AccountID: dbID(m.Account),
 		MessageID: m.NoticeID, Raw: append([]byte{}, m.Raw...), RawHash: m.Hash[:], Trust: m.Trust.String()})
 	if err == nil && n == 0 {
+		if m.Trust == acquirer.TrustHint {
+			_, err = t.q.RenewHint(ctx, dbgen.RenewHintParams{MerchantID: dbID(m.Merchant), AccountID: dbID(m.Account), MessageID: m.NoticeID, RawHash: m.Hash[:]})
+			if err != nil {
+				return false, t.fail("renew hint", err)
+			}
+		}
 		n, err = t.q.RepeatMessage(ctx, dbgen.RepeatMessageParams{MerchantID: dbID(m.Merchant), AccountID: dbID(m.Account), MessageID: m.NoticeID, RawHash: m.Hash[:]})
 		if err == nil {
 			err = affected(n, 1)

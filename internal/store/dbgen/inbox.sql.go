@@ -21,10 +21,10 @@ WITH RECURSIVE m AS (
 ), due AS (
   SELECT d.merchant_id, d.id
     FROM m CROSS JOIN LATERAL (
-      SELECT i.merchant_id, i.id, i.due_at FROM inbox_message i
+      SELECT i.merchant_id, i.id, i.due_at, row_number() OVER (ORDER BY i.due_at) AS turn FROM inbox_message i
        WHERE i.merchant_id = m.merchant_id AND i.due_at <= now()
        ORDER BY i.due_at LIMIT $1::int) d
-   ORDER BY d.due_at LIMIT $2::int
+   ORDER BY d.turn, d.due_at LIMIT $2::int
 )
 SELECT i.merchant_id, i.id, i.attempts
   FROM due d JOIN inbox_message i ON i.merchant_id = d.merchant_id AND i.id = d.id
@@ -45,7 +45,8 @@ type DueMessagesRow struct {
 }
 
 // lint: skip locked: across merchants, on one plain PostgreSQL only: Config.Distributed uses DueMessagesWaiting
-// Merchant by merchant, so that one with many due rows does not starve the rest (PROTOCOL S2).
+// Merchant by merchant, and the first of each before the second of any: however many messages others have, none starves
+// (PROTOCOL S2).
 func (q *Queries) DueMessages(ctx context.Context, arg DueMessagesParams) ([]DueMessagesRow, error) {
 	rows, err := q.db.Query(ctx, dueMessages, arg.PerMerchant, arg.MaxRows)
 	if err != nil {
@@ -76,10 +77,10 @@ WITH RECURSIVE m AS (
 ), due AS (
   SELECT d.merchant_id, d.id
     FROM m CROSS JOIN LATERAL (
-      SELECT i.merchant_id, i.id, i.due_at FROM inbox_message i
+      SELECT i.merchant_id, i.id, i.due_at, row_number() OVER (ORDER BY i.due_at) AS turn FROM inbox_message i
        WHERE i.merchant_id = m.merchant_id AND i.due_at <= now()
        ORDER BY i.due_at LIMIT $1::int) d
-   ORDER BY d.due_at LIMIT $2::int
+   ORDER BY d.turn, d.due_at LIMIT $2::int
 )
 SELECT i.merchant_id, i.id, i.attempts
   FROM due d JOIN inbox_message i ON i.merchant_id = d.merchant_id AND i.id = d.id
@@ -391,6 +392,34 @@ type PurgeMessagesParams struct {
 // What is applied or ignored is not needed any more; what nobody could read or place stays until somebody looked.
 func (q *Queries) PurgeMessages(ctx context.Context, arg PurgeMessagesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, purgeMessages, arg.RetentionUs, arg.MaxRows)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
+const renewHint = `-- name: RenewHint :execrows
+UPDATE inbox_message
+   SET state = 'received', due_at = now(), received_at = now(), ended_at = NULL, claim_id = NULL, attempts = 0
+ WHERE merchant_id = $1 AND account_id = $2 AND message_id = $3 AND raw_hash = $4 AND trust = 'hint'
+`
+
+type RenewHintParams struct {
+	MerchantID pgtype.UUID
+	AccountID  pgtype.UUID
+	MessageID  string
+	RawHash    []byte
+}
+
+// A hint says that something changed and not what: the same bytes again may be about another change. It is asked about anew,
+// also where an older question about it is under way, whose answer may be from before.
+func (q *Queries) RenewHint(ctx context.Context, arg RenewHintParams) (int64, error) {
+	result, err := q.db.Exec(ctx, renewHint,
+		arg.MerchantID,
+		arg.AccountID,
+		arg.MessageID,
+		arg.RawHash,
+	)
 	if err != nil {
 		return 0, err
 	}

@@ -15,9 +15,17 @@ ON CONFLICT (merchant_id, account_id, message_id, raw_hash) DO NOTHING;
 UPDATE inbox_message SET repeats = LEAST(repeats, 2147483646) + 1
  WHERE merchant_id = @merchant_id AND account_id = @account_id AND message_id = @message_id AND raw_hash = @raw_hash;
 
+-- name: RenewHint :execrows
+-- A hint says that something changed and not what: the same bytes again may be about another change. It is asked about anew,
+-- also where an older question about it is under way, whose answer may be from before.
+UPDATE inbox_message
+   SET state = 'received', due_at = now(), received_at = now(), ended_at = NULL, claim_id = NULL, attempts = 0
+ WHERE merchant_id = @merchant_id AND account_id = @account_id AND message_id = @message_id AND raw_hash = @raw_hash AND trust = 'hint';
+
 -- name: DueMessages :many
 -- lint: skip locked: across merchants, on one plain PostgreSQL only: Config.Distributed uses DueMessagesWaiting
--- Merchant by merchant, so that one with many due rows does not starve the rest (PROTOCOL S2).
+-- Merchant by merchant, and the first of each before the second of any: however many messages others have, none starves
+-- (PROTOCOL S2).
 WITH RECURSIVE m AS (
   (SELECT i.merchant_id FROM inbox_message i WHERE i.due_at IS NOT NULL ORDER BY i.merchant_id LIMIT 1)
   UNION ALL
@@ -27,10 +35,10 @@ WITH RECURSIVE m AS (
 ), due AS (
   SELECT d.merchant_id, d.id
     FROM m CROSS JOIN LATERAL (
-      SELECT i.merchant_id, i.id, i.due_at FROM inbox_message i
+      SELECT i.merchant_id, i.id, i.due_at, row_number() OVER (ORDER BY i.due_at) AS turn FROM inbox_message i
        WHERE i.merchant_id = m.merchant_id AND i.due_at <= now()
        ORDER BY i.due_at LIMIT @per_merchant::int) d
-   ORDER BY d.due_at LIMIT @max_rows::int
+   ORDER BY d.turn, d.due_at LIMIT @max_rows::int
 )
 SELECT i.merchant_id, i.id, i.attempts
   FROM due d JOIN inbox_message i ON i.merchant_id = d.merchant_id AND i.id = d.id
@@ -49,10 +57,10 @@ WITH RECURSIVE m AS (
 ), due AS (
   SELECT d.merchant_id, d.id
     FROM m CROSS JOIN LATERAL (
-      SELECT i.merchant_id, i.id, i.due_at FROM inbox_message i
+      SELECT i.merchant_id, i.id, i.due_at, row_number() OVER (ORDER BY i.due_at) AS turn FROM inbox_message i
        WHERE i.merchant_id = m.merchant_id AND i.due_at <= now()
        ORDER BY i.due_at LIMIT @per_merchant::int) d
-   ORDER BY d.due_at LIMIT @max_rows::int
+   ORDER BY d.turn, d.due_at LIMIT @max_rows::int
 )
 SELECT i.merchant_id, i.id, i.attempts
   FROM due d JOIN inbox_message i ON i.merchant_id = d.merchant_id AND i.id = d.id
