@@ -134,23 +134,25 @@ func TestMerchantsTakeTurns(t *testing.T) {
 	})
 }
 
-// More merchants than one numbering takes: each gets its places, also while one of the first is never done.
+// More merchants than one numbering takes: the last get their places, also while the first are never done.
 func TestNumberingGoesRoundTheMerchants(t *testing.T) {
 	sh := newShop(t)
 	sh.owner(`INSERT INTO merchant (merchant_id, name, mode) SELECT gen_random_uuid(), 'm' || n, 'test' FROM generate_series(1, $1::int) n`, outbox.NumberMerchants+5)
 	sh.owner(`WITH i AS (INSERT INTO payment_intent (merchant_id, id, amount, currency, capture_method, pay_before, key_seed, event_version)
-		SELECT m.merchant_id, gen_random_uuid(), 1, 'EUR', 'automatic', now(), gen_random_uuid()::text, 1 FROM merchant m,
-		       generate_series(1, CASE WHEN m.merchant_id = (SELECT min(merchant_id::text)::uuid FROM merchant) THEN 3 * $1::int ELSE 1 END) RETURNING merchant_id, id), e AS (
+		SELECT m.merchant_id, gen_random_uuid(), 1, 'EUR', 'automatic', now(), gen_random_uuid()::text, 1
+		  FROM (SELECT merchant_id, row_number() OVER (ORDER BY merchant_id) AS n FROM merchant) m,
+		       generate_series(1, CASE WHEN m.n <= $1::int THEN $2::int + 1 ELSE 1 END) RETURNING merchant_id, id), e AS (
 		INSERT INTO event (merchant_id, intent_id, version, id, event_key, type, payload)
 		SELECT merchant_id, id, 1, gen_random_uuid(), id::text, 'payment.paid', '{}' FROM i RETURNING merchant_id, intent_id, version, id)
-		INSERT INTO outbox (merchant_id, subject_id, version, event_id) SELECT merchant_id, intent_id, version, id FROM e`, outbox.NumberPerMerchant)
+		INSERT INTO outbox (merchant_id, subject_id, version, event_id) SELECT merchant_id, intent_id, version, id FROM e`,
+		outbox.NumberMerchants, outbox.NumberPerMerchant)
 	for range 2 {
-		if _, _, err := sh.s.NumberEvents(t.Context()); err != nil {
-			t.Fatal(err)
+		if _, busy, err := sh.s.NumberEvents(t.Context()); err != nil || !busy {
+			t.Fatalf("busy %v, %v", busy, err)
 		}
 	}
-	if left := sh.many("SELECT count(DISTINCT merchant_id) FROM outbox"); left != 1 {
-		t.Errorf("events of %d merchants wait after two rounds, want those of the one with many", left)
+	if left := sh.many("SELECT count(DISTINCT merchant_id) FROM outbox"); left != outbox.NumberMerchants {
+		t.Errorf("events of %d merchants wait after two rounds, want one of each of the first %d", left, outbox.NumberMerchants)
 	}
 	sh.number()
 	if n := sh.many("SELECT count(*) FROM (SELECT max(position) m, count(*) c FROM feed GROUP BY merchant_id) x WHERE m <> c"); n != 0 {

@@ -30,17 +30,6 @@ SELECT p.merchant_id, p.intent_id, p.id, 'capturing ' || p.capturing_amount || '
   FROM payment p LEFT JOIN modification m ON m.merchant_id = p.merchant_id AND m.payment_id = p.id AND m.type = 'capture' AND m.status IN ('pending', 'unknown')
  WHERE p.capturing_amount > 0 GROUP BY p.merchant_id, p.id HAVING coalesce(sum(m.amount), 0) < p.capturing_amount`},
 	}},
-	{id: "I-10", statement: "every event is delivered at least once, in order within its intent, with one id and one set of bytes (delivery is not stored yet; asked is that the order has no gap)", checks: []check{
-		{"a gap in the order of an intent's events", `
-SELECT i.merchant_id, i.id, NULL::uuid, 'last version ' || i.event_version || ', ' || count(e.version) || ' events up to ' || coalesce(max(e.version), 0)
-  FROM payment_intent i LEFT JOIN event e ON e.merchant_id = i.merchant_id AND e.intent_id = i.id
- GROUP BY i.merchant_id, i.id
-HAVING count(DISTINCT e.version) <> i.event_version OR coalesce(max(e.version), 0) <> i.event_version OR count(*) > greatest(i.event_version, 1)`},
-		{"an event under another key than its intent and version give", `
-SELECT e.merchant_id, e.intent_id, e.payment_id, e.event_key
-  FROM event e JOIN payment_intent i ON i.merchant_id = e.merchant_id AND i.id = e.intent_id
- WHERE e.event_key <> i.key_seed || ':event:' || e.version`},
-	}},
 	{id: "I-11", statement: "a second run over any input (request, webhook, file, journal) adds nothing (asked is that no derived key and no command is there twice)", checks: []check{
 		{"one movement booked twice", `
 SELECT merchant_id, NULL::uuid, NULL::uuid, kind || ' ' || reference

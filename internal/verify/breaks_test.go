@@ -37,6 +37,23 @@ func all(steps ...func(*world)) func(*world) {
 	}
 }
 
+// unplaced takes the place of an intent's first event away, and what hangs on it: it waits for one.
+func unplaced(intent int) func(*world) {
+	const first = `(SELECT id FROM event WHERE intent_id = $1 AND version = 1)`
+	return all(sql(`INSERT INTO outbox (merchant_id, subject_id, version, event_id) SELECT merchant_id, intent_id, version, id FROM event WHERE intent_id = $1 AND version = 1`, u(intent)),
+		sql(`ALTER TABLE delivery DROP CONSTRAINT IF EXISTS delivery_merchant_id_position_fkey`),
+		sql(`DELETE FROM delivery WHERE event_id = `+first, u(intent)), sql(`DELETE FROM feed WHERE event_id = `+first, u(intent)))
+}
+
+// swapped turns the two places of one intent's events round.
+func swapped(w *world) {
+	w.exec(`ALTER TABLE delivery DROP CONSTRAINT delivery_merchant_id_position_fkey`)
+	for _, table := range []string{"feed", "delivery"} { // places 1 and 2 of their merchant
+		w.exec(`UPDATE `+table+` SET position = position + 100 WHERE merchant_id = $1`, u(two))
+		w.exec(`UPDATE `+table+` SET position = 103 - position WHERE merchant_id = $1`, u(two))
+	}
+}
+
 var breaks = []breakage{
 	{want: "I-1", name: "a second charge of one intent, both booked", do: func(w *world) {
 		p := try{merchant: one, account: accountOne, key: "k101x"}
@@ -50,7 +67,7 @@ var breaks = []breakage{
 	{want: "I-2", name: "refused but not marked", do: all(sql(`DROP INDEX payment_one_live`),
 		sql(`ALTER TABLE payment DROP CONSTRAINT payment_refused, DROP CONSTRAINT payment_gate`),
 		sql(`UPDATE payment SET refused_at = NULL WHERE id = $1`, u(111)))},
-	{want: "I-3", name: "moved after its end", do: func(w *world) {
+	{want: "I-3 I-4", name: "moved after its end, by a message that nobody stored", do: func(w *world) {
 		w.evidence(paidTry, "webhook", "unknown", "moved", "", "", "", 0, "-1 hour")
 	}},
 	{want: "I-3", name: "ended twice", do: all(func(w *world) { w.event(declinedTry, 3, "payment.declined") },
@@ -72,7 +89,8 @@ var breaks = []breakage{
 	{want: "I-6", name: "final, its operation open", do: sql(`UPDATE operation SET state = 'awaiting_result', completed_at = NULL, expires_at = NULL WHERE id = $1`, u(102))},
 	{want: "I-5 I-6", name: "answered, its payment open", do: sql(`UPDATE operation SET state = 'completed', completed_at = now(), expires_at = now(),
 		answer_status = 201, answer_body = 'x' WHERE id = $1`, u(132))},
-	{want: "I-6 I-10", name: "no event", do: sql(`DELETE FROM event WHERE payment_id = $1`, u(101))},
+	{want: "I-6 I-10", name: "no event", do: all(sql(`DELETE FROM delivery WHERE subject_id = $1`, u(paid)), sql(`DELETE FROM feed WHERE subject_id = $1`, u(paid)),
+		sql(`DELETE FROM event WHERE payment_id = $1`, u(101)))},
 	{want: "I-7", name: "no evidence", do: sql(`UPDATE evidence SET effect = 'noted' WHERE payment_id = $1`, u(inReview))},
 	{want: "I-7", name: "another reference", do: sql(`UPDATE payment SET acquirer_reference = 'ch-other' WHERE id = $1`, u(101))},
 	{want: "I-7", name: "another sum", do: sql(`UPDATE payment SET captured_amount = 100, amount = 100 WHERE id = $1`, u(101))},
@@ -102,6 +120,25 @@ var breaks = []breakage{
 	{want: "I-10", name: "a gap", do: sql(`UPDATE payment_intent SET event_version = 3 WHERE id = $1`, u(declined))},
 	{want: "I-10", name: "the first is missing", do: sql(`UPDATE event SET version = 3, event_key = 'seed110:event:3' WHERE payment_id = $1`, u(111))},
 	{want: "I-10", name: "another key", do: sql(`UPDATE event SET event_key = 'seed999:event:1' WHERE payment_id = $1`, u(101))},
+	{want: "I-10", name: "an event that nobody will number", do: all(unplaced(paid), sql(`DELETE FROM outbox`), sql(`UPDATE feed_head SET position = position - 1 WHERE merchant_id = $1`, u(one)),
+		sql(`UPDATE feed SET position = position - 1 WHERE merchant_id = $1`, u(one)), sql(`UPDATE delivery SET position = position - 1 WHERE merchant_id = $1`, u(one)))},
+	{want: "I-10", name: "a place and waiting for one", do: sql(`INSERT INTO outbox (merchant_id, subject_id, version, event_id)
+		SELECT merchant_id, intent_id, version, id FROM event WHERE intent_id = $1`, u(paid))},
+	{want: "I-10", name: "what waits is no event", do: sql(`INSERT INTO outbox (merchant_id, subject_id, version, event_id) VALUES ($1, $2, 1, $3)`, u(one), u(999), u(999))},
+	{want: "I-10", name: "an endpoint's event is missing", do: sql(`INSERT INTO webhook_endpoint (merchant_id, id, url, key_seed, event_version) VALUES ($1, $2, 'https://x', 'x', 1)`, u(one), u(999))},
+	{want: "I-10", name: "an endpoint's event under another key", do: all(
+		sql(`INSERT INTO webhook_endpoint (merchant_id, id, url, key_seed, event_version) VALUES ($1, $2, 'https://x', 'x', 1)`, u(one), u(999)),
+		sql(`INSERT INTO event (merchant_id, endpoint_id, version, id, event_key, type, payload) VALUES ($1, $2, 1, $2, 'y:event:1', 'webhook_endpoint.disabled', '{}')`, u(one), u(999)),
+		sql(`INSERT INTO outbox (merchant_id, subject_id, version, event_id) VALUES ($1, $2, 1, $2)`, u(one), u(999)))},
+	{want: "I-10", name: "a gap in the feed", do: sql(`UPDATE feed_head SET position = position + 1 WHERE merchant_id = $1`, u(one))},
+	{want: "I-10", name: "the feed in another order than the intent", do: swapped},
+	{want: "I-10", name: "numbered out of order", do: all(unplaced(conflict), sql(`UPDATE feed_head SET position = position - 1 WHERE merchant_id = $1`, u(two)),
+		sql(`UPDATE feed SET position = position - 1 WHERE merchant_id = $1`, u(two)), sql(`UPDATE delivery SET position = position - 1 WHERE merchant_id = $1`, u(two)))},
+	{want: "I-10", name: "a delivery at another place", do: sql(`UPDATE delivery SET subject_id = $1 WHERE subject_id = $2`, u(999), u(paid))},
+	{want: "I-10", name: "not kept for a sink", do: sql(`DELETE FROM delivery WHERE subject_id = $1`, u(paid))},
+	{want: "I-10", name: "overtaken", do: sql(`UPDATE delivery SET state = 'waiting', ended_at = NULL, created_at = now() - interval '1 minute'
+		WHERE subject_id = $1 AND position = (SELECT min(position) FROM feed WHERE subject_id = $1)`, u(conflict))},
+	{want: "I-10", name: "a delivery put off for ever", do: sql(`UPDATE delivery SET state = 'waiting', ended_at = NULL, due_at = 'infinity' WHERE subject_id = $1`, u(paid))},
 	{want: "I-11", name: "a movement twice", do: all(sql(`ALTER TABLE movement DROP CONSTRAINT movement_once`),
 		sql(`INSERT INTO movement (merchant_id, id, account_id, reference, kind, amount, currency, state) VALUES ($1, $2, $3, 'ch-k101', 'charge', 18600, 'KWD', 'returned')`,
 			u(one), u(400), u(accountOne)))},

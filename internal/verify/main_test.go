@@ -181,6 +181,14 @@ func (w *world) event(p try, version int, kind string) {
 	w.exec(`INSERT INTO event (merchant_id, intent_id, version, id, payment_id, event_key, type, payload)
 		VALUES ($1, $2, $3, gen_random_uuid(), $4, $5, $6, '{}')`,
 		u(p.merchant), u(p.intent), version, u(p.payment), fmt.Sprintf("seed%d:event:%d", p.intent, version), kind)
+	w.exec(`INSERT INTO event_sink (name, created_at) VALUES ('nats', now() - interval '1 day') ON CONFLICT (name) DO NOTHING`)
+	w.exec(`INSERT INTO feed_head (merchant_id) VALUES ($1) ON CONFLICT (merchant_id) DO NOTHING`, u(p.merchant))
+	w.exec(`WITH h AS (UPDATE feed_head SET position = position + 1 WHERE merchant_id = $1 RETURNING position), f AS (
+		INSERT INTO feed (merchant_id, position, event_id, subject_id, type)
+		SELECT e.merchant_id, h.position, e.id, e.intent_id, e.type FROM event e, h WHERE e.merchant_id = $1 AND e.intent_id = $2 AND e.version = $3
+		RETURNING merchant_id, position, event_id, subject_id)
+		INSERT INTO delivery (merchant_id, sink, event_id, subject_id, position, state, attempts, ended_at)
+		SELECT merchant_id, 'nats', event_id, subject_id, position, 'delivered', 1, now() FROM f`, u(p.merchant), u(p.intent), version)
 }
 
 // money books a movement, both lines of its transaction, and the acquirer's side of it.

@@ -2,7 +2,7 @@
 //
 // Owns the invariants as questions, each with its number, a sentence and the rows that break it, and the comparison with the sandbox's register.
 // Never writes, locks or stops anything, and never uses the rules of the code that it checks: it reads tables.
-// Read next: state.go, proof.go, books.go, sends.go, owners.go (the questions), register.go (the acquirer's side).
+// Read next: state.go, proof.go, books.go, news.go, sends.go, owners.go (the questions), register.go (the acquirer's side).
 package verify
 
 import (
@@ -126,7 +126,7 @@ const sightSQL = `SELECT pg_has_role('pg_read_all_stats', 'USAGE') OR pg_has_rol
 
 func invariants() []invariant {
 	var all []invariant
-	for _, part := range [][]invariant{registerOnly, stateInvariants, proofInvariants, bookInvariants, sendInvariants, ownerInvariants} {
+	for _, part := range [][]invariant{registerOnly, stateInvariants, proofInvariants, bookInvariants, newsInvariants, sendInvariants, ownerInvariants} {
 		all = append(all, part...)
 	}
 	return inOrder(all)
@@ -185,7 +185,8 @@ func (inv invariant) query(ctx context.Context, pool *pgxpool.Pool, o Options) (
 	}
 	text := "SELECT * FROM (" + strings.Join(parts, "\nUNION ALL\n") + ") AS found ORDER BY 1, 2, 3, 4, 5 LIMIT @max_rows::int"
 	rows, err := pool.Query(ctx, text, pgx.NamedArgs{"max_rows": MaxRows + 1, "idle_us": o.Idle.Microseconds(),
-		"margin_us": raceMargin.Microseconds(), "cut_off_us": o.CutOff.Microseconds(), "horizon_us": dueHorizon.Microseconds()})
+		"margin_us": raceMargin.Microseconds(), "cut_off_us": o.CutOff.Microseconds(), "horizon_us": dueHorizon.Microseconds(),
+		"news_us": newsHorizon.Microseconds(), "kept_us": keptFor.Microseconds()})
 	if err != nil {
 		return nil, err
 	}
