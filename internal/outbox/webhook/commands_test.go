@@ -1,6 +1,8 @@
 package webhook_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -8,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/outbox"
 	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/rig"
@@ -353,12 +358,81 @@ func TestFailingEnds(t *testing.T) {
 	}
 }
 
+// The bound holds when many come at once, each with a key of its own.
 func TestMostEndpoints(t *testing.T) {
 	s := open(t)
-	for n := range payment.MaxEndpoints {
+	for n := range payment.MaxEndpoints - 1 {
 		s.endpoint(fmt.Sprintf("http://127.0.0.1:9/%d", n), "")
 	}
-	if p := s.post(422, "", `{"url":"http://127.0.0.1:9/more"}`); p.text("code") != "limit_reached" {
-		t.Errorf("%v", p)
+	tx, err := s.Owner.Begin(t.Context()) // all of them wait for the lock, past whatever they looked at without it
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer func() {
+		if err := tx.Rollback(context.WithoutCancel(t.Context())); err != nil && !errors.Is(err, pgx.ErrTxClosed) {
+			t.Error(err)
+		}
+	}()
+	if _, err := tx.Exec(t.Context(), "SELECT FROM feed_head FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	const many = 4
+	answers := make(chan rig.Response, many)
+	for n := range many {
+		go func() {
+			res, err := s.replica.Do(t.Context(), s.merchant, http.MethodPost, endpointsPath, fmt.Sprint("at-once-", n), []byte(`{"url":"http://127.0.0.1:9/more"}`))
+			if err != nil || res.Status != 201 && res.Member("code") != "limit_reached" {
+				t.Errorf("%d %s, %v", res.Status, res.Body, err)
+			}
+			answers <- res
+		}()
+	}
+	s.DB.WaitBlocked(t, many)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	statuses := map[int]int{}
+	for range many {
+		statuses[(<-answers).Status]++
+	}
+	if statuses[201] != 1 || s.Count("SELECT count(*) FROM webhook_endpoint") != payment.MaxEndpoints {
+		t.Errorf("%v", statuses)
+	}
+}
+
+// An endpoint that does not answer keeps no other waiting, while the relay runs as it does in production.
+func TestASilentEndpointHoldsUpNobody(t *testing.T) {
+	s := open(t)
+	silent, good := newReceiver(t), newReceiver(t)
+	asked, release := make(chan struct{}, 1), make(chan struct{})
+	silent.say(func(http.ResponseWriter, *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		<-release
+	})
+	s.endpoint(silent.URL, `,"types":["payment.paid"]`)
+	s.endpoint(good.URL, `,"types":["payment.paid"]`)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.replica.Relay.Run(ctx)
+	}()
+	defer func() {
+		close(release)
+		stop()
+		<-ended
+	}()
+	s.pay("order-0")
+	<-asked
+	for n := range 10 {
+		s.pay(fmt.Sprint("order-", n+1))
+	}
+	heard := 0
+	dbtest.Eventually(t, func() bool {
+		heard += len(good.take())
+		return heard == 11
+	})
 }
