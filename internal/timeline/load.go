@@ -36,8 +36,8 @@ func (t *teller) each(ctx context.Context, source, text string, args []any, scan
 
 // intent tells everything about the intent.
 func (t *teller) intent(ctx context.Context) error {
-	for _, step := range []func(context.Context) error{t.order, t.readPayments, t.changes, t.disputes, t.codes, t.requests, t.messages, t.evidence, t.movements, t.books, t.events, t.mails,
-		t.reviews, t.answers, t.standing} {
+	for _, step := range []func(context.Context) error{t.order, t.readPayments, t.changes, t.disputes, t.codes, t.requests, t.messages, t.evidence, t.movements, t.books,
+		t.events, t.heard, t.mails, t.reviews, t.answers, t.standing} {
 		if err := step(ctx); err != nil {
 			return err
 		}

@@ -147,6 +147,8 @@ const (
 	ofBooks
 	ofResult
 	ofEvent
+	ofPlace
+	ofDelivery
 	ofReview
 	ofCompletion
 	ofAnswer
