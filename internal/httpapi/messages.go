@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -17,6 +18,8 @@ import (
 const (
 	// maxMessages bounds the messages that are being taken at the same time, and with MaxBody the memory that they take.
 	maxMessages = 64
+	// maxBodies bounds those of one account that are being read: who knows one address and sends slowly leaves places to others.
+	maxBodies = maxMessages / 4
 	// messagesPerSecond bounds those of one account. In one moment twice as many may come.
 	messagesPerSecond = 200
 )
@@ -25,7 +28,8 @@ const (
 type Messages interface {
 	// Take verifies and stores a message of an acquirer; it returns nil after COMMIT only. It fails with intake.ErrNoMailbox
 	// and intake.ErrRefused; any other error is a fault.
-	Take(ctx context.Context, merchant, account id.ID, header http.Header, body []byte) error
+	// It reads the body once it knows that there is such an account, and gives back the error of reading as it is.
+	Take(ctx context.Context, merchant, account id.ID, header http.Header, read func() ([]byte, error)) error
 }
 
 // received is the answer to a message that is stored. Acquirers look at the status alone.
@@ -61,15 +65,11 @@ func (d *door) takeMessage(ctx context.Context, x *exchange) (reply, error) {
 	default:
 		return reply{}, sendAgain(nil)
 	}
-	body, err := io.ReadAll(io.LimitReader(x.r.Body, intake.MaxBody+1))
+	var p *problem.Problem
+	err = d.cfg.Messages.Take(ctx, merchant, account, x.r.Header, func() ([]byte, error) { return d.messageBody(x, account) })
 	switch {
-	case err != nil:
-		return reply{}, malformed("", "The body ended early.")
-	case len(body) > intake.MaxBody:
-		return reply{}, problem.New(problem.TooLarge, "").Advise("Send at most 256 KiB.")
-	}
-	err = d.cfg.Messages.Take(ctx, merchant, account, x.r.Header, body)
-	switch {
+	case errors.As(err, &p):
+		return reply{}, p
 	case errors.Is(err, intake.ErrNoMailbox):
 		return reply{}, noMailbox()
 	case errors.Is(err, intake.ErrRefused):
@@ -79,6 +79,45 @@ func (d *door) takeMessage(ctx context.Context, x *exchange) (reply, error) {
 	}
 	x.key.Merchant = merchant // for the log: the address was right, and so was the signature
 	return reply{status: http.StatusOK, body: received}, nil
+}
+
+// messageBody reads the body of a message, as one of the few of its account that are read at the same time.
+func (d *door) messageBody(x *exchange, account id.ID) ([]byte, error) {
+	leave, ok := d.reading.enter(account)
+	if !ok {
+		return nil, sendAgain(nil)
+	}
+	defer leave()
+	body, err := io.ReadAll(io.LimitReader(x.r.Body, intake.MaxBody+1))
+	switch {
+	case err != nil:
+		return nil, malformed("", "The body ended early.")
+	case len(body) > intake.MaxBody:
+		return nil, problem.New(problem.TooLarge, "").Advise("Send at most 256 KiB.")
+	}
+	return body, nil
+}
+
+// readers counts the bodies that are being read, by account.
+type readers struct {
+	mu      sync.Mutex
+	running map[id.ID]int
+}
+
+func (r *readers) enter(account id.ID) (leave func(), ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running[account] >= maxBodies {
+		return nil, false
+	}
+	r.running[account]++
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.running[account]--; r.running[account] == 0 {
+			delete(r.running, account)
+		}
+	}, true
 }
 
 func noMailbox() *problem.Problem {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/hapaxpay/hapax/internal/id"
@@ -20,15 +21,26 @@ type mailbox struct {
 	err   error
 	wait  chan struct{}
 	in    chan struct{}
+	mu    sync.Mutex
 	taken []string
 }
 
-func (m *mailbox) Take(_ context.Context, merchant, account id.ID, header http.Header, body []byte) error {
+func (m *mailbox) Take(_ context.Context, merchant, account id.ID, header http.Header, read func() ([]byte, error)) error {
+	if errors.Is(m.err, intake.ErrNoMailbox) {
+		m.taken = append(m.taken, "no body was read")
+		return m.err
+	}
+	body, err := read()
+	if err != nil {
+		return err
+	}
 	if m.wait != nil {
 		m.in <- struct{}{}
 		<-m.wait
 		return m.err
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.taken = append(m.taken, fmt.Sprint(merchant, account, header.Get("Webhook-Id"), string(body)))
 	return m.err
 }
@@ -66,7 +78,11 @@ func TestMessagesOfAcquirers(t *testing.T) {
 		if row.err == nil && a.body != "{}" || row.status == 503 && a.header.Get("Retry-After") == "" {
 			t.Errorf("%v: %v %s", row.err, a.header, a.body)
 		}
-		if len(m.taken) != 1 || m.taken[0] != fmt.Sprint(merchant, other, "evt_1", body) {
+		taken := fmt.Sprint(merchant, other, "evt_1", body)
+		if row.code == problem.NotFound {
+			taken = "no body was read"
+		}
+		if len(m.taken) != 1 || m.taken[0] != taken {
 			t.Errorf("taken %q", m.taken)
 		}
 	}
@@ -146,5 +162,43 @@ func TestManyMessagesAtOnce(t *testing.T) {
 	go func() { <-m.in }()
 	if a := w.do(message(w, path, "x")); a.status != 200 {
 		t.Errorf("afterwards: %d %s", a.status, a.body)
+	}
+}
+
+// slowBody says when it is read, and ends when it is told to.
+type slowBody struct{ begun, end chan struct{} }
+
+func (b slowBody) Read([]byte) (int, error) {
+	b.begun <- struct{}{}
+	<-b.end
+	return 0, io.EOF
+}
+
+// TestSlowBodiesOfOneAccount: they take a share of the places and no more; other accounts are served meanwhile.
+func TestSlowBodiesOfOneAccount(t *testing.T) {
+	w := messageWorld(t, &mailbox{})
+	slow, body := intake.Path(merchant, other), slowBody{make(chan struct{}), make(chan struct{})}
+	ended := make(chan told, maxBodies)
+	for range maxBodies {
+		r := message(w, slow, "")
+		r.Body = io.NopCloser(body)
+		go func() { ended <- w.do(r) }()
+		<-body.begun
+	}
+	if a := w.do(message(w, slow, "x")); a.Code != string(problem.TryAgain) || a.header.Get("Retry-After") == "" {
+		t.Errorf("one more of it: %d %s", a.status, a.body)
+	}
+	if a := w.do(message(w, intake.Path(merchant, merchant), "x")); a.status != 200 {
+		t.Errorf("another account: %d %s", a.status, a.body)
+	}
+	close(body.end)
+	broken := 0
+	for range maxBodies {
+		if a := <-ended; a.status != 200 {
+			broken++
+		}
+	}
+	if a := w.do(message(w, slow, "x")); a.status != 200 || broken > 0 {
+		t.Errorf("afterwards: %d %s, %d slow ones refused", a.status, a.body, broken)
 	}
 }

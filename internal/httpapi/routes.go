@@ -24,6 +24,7 @@ type door struct {
 	limits   *limits
 	senders  *limits       // of acquirers' messages, by account
 	places   chan struct{} // one for each message that is being taken
+	reading  readers       // of their bodies
 	metrics  metrics
 }
 
@@ -46,7 +47,7 @@ func New(cfg Config) http.Handler { return newDoor(cfg) }
 func newDoor(cfg Config) *door {
 	cfg = cfg.withDefaults()
 	d := &door{cfg: cfg, mux: http.NewServeMux(), limits: newLimits(cfg.RatePerSecond),
-		senders: newLimits(messagesPerSecond), places: make(chan struct{}, maxMessages), metrics: newMetrics(cfg.Register)}
+		senders: newLimits(messagesPerSecond), places: make(chan struct{}, maxMessages), reading: readers{running: map[id.ID]int{}}, metrics: newMetrics(cfg.Register)}
 	d.contract = newContract(cfg.Version)
 	d.api = humago.New(d.mux, huma.Config{OpenAPI: d.contract.OpenAPI})
 	for _, rt := range d.routes() {

@@ -54,12 +54,10 @@ func ParseAddress(text string) (merchant, account id.ID, err error) {
 }
 
 // Take judges a message on its raw bytes and stores it; it is committed when this returns nil, and then only may the acquirer be
-// told so (PROTOCOL V3). The same message again is counted, and nothing else. Whether a signature is too old is judged by the
-// database's clock at receipt, never later.
-func (n *Intake) Take(ctx context.Context, merchant, account id.ID, header http.Header, body []byte) error {
-	if len(body) > MaxBody {
-		return fmt.Errorf("%w: more than %d bytes", ErrRefused, MaxBody)
-	}
+// told so (PROTOCOL V3). The same message again is counted, and makes us ask again where it is a hint. Whether a signature is too
+// old is judged by the database's clock at receipt, never later. read gives the body, and its error is Take's; a stranger who
+// knows no address of an account never gets so far.
+func (n *Intake) Take(ctx context.Context, merchant, account id.ID, header http.Header, read func() ([]byte, error)) error {
 	box, now, err := n.mailbox(ctx, merchant, account)
 	if err != nil {
 		return err
@@ -71,6 +69,13 @@ func (n *Intake) Take(ctx context.Context, merchant, account id.ID, header http.
 	notifier, ok := adapter.(acquirer.Notifier)
 	if !ok {
 		return ErrNoMailbox
+	}
+	body, err := read()
+	if err != nil {
+		return err
+	}
+	if len(body) > MaxBody {
+		return fmt.Errorf("%w: more than %d bytes", ErrRefused, MaxBody)
 	}
 	notice, err := n.verify(notifier, header, body, now)
 	if err != nil {

@@ -50,19 +50,21 @@ func TestASilentAcquirerHoldsUpNoOthers(t *testing.T) {
 	}
 }
 
+func defect(m flow.Message) byte { return m.Raw[len(m.Raw)] }
+
 // panics ends with a panic at two messages: where one is read, and where one is applied.
 type panics struct{ intake.Flow }
 
 func (f panics) ReadMessage(m flow.Message, box flow.Mailbox) flow.Reading {
 	if m.NoticeID == "evt_read" {
-		panic("cannot happen")
+		defect(m)
 	}
 	return f.Flow.ReadMessage(m, box)
 }
 
 func (f panics) Receive(ctx context.Context, r flow.Reading) error {
 	if r.Message.NoticeID == "evt_apply" {
-		panic("cannot happen either")
+		defect(r.Message)
 	}
 	return f.Flow.Receive(ctx, r)
 }

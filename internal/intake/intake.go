@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -248,12 +249,15 @@ func (n *Intake) apply(ctx context.Context, r flow.Reading) bool {
 	return false
 }
 
-// contained makes a panic an error: what a stranger wrote must not end a process in which payments are under way, and come back
-// as soon as it has started again.
+// contained makes a defect an error: what a stranger wrote must not end a process in which payments are under way, and come back
+// as soon as it has started again. A panic that is no defect of the program goes on.
 func contained(work func() error) (err error) {
 	defer func() {
-		if v := recover(); v != nil {
-			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		v := recover()
+		if defect, ok := v.(runtime.Error); ok {
+			err = fmt.Errorf("a defect: %w\n%s", defect, debug.Stack())
+		} else if v != nil {
+			panic(v)
 		}
 	}()
 	return work()

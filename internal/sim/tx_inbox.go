@@ -1,10 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
+	"github.com/hapaxpay/hapax/acquirer"
 	"github.com/hapaxpay/hapax/internal/flow"
 	"github.com/hapaxpay/hapax/internal/id"
 	"github.com/hapaxpay/hapax/internal/payment"
@@ -56,6 +58,9 @@ func (t *tx) Mailboxes(_ context.Context, accounts []flow.Row) ([]flow.Mailbox, 
 func (t *tx) KeepMessage(_ context.Context, m flow.Message) (bool, error) {
 	if old, ok := t.messages.by("inbox_message_once", keyOfMessage(m)); ok {
 		old.Repeats++
+		if m.Trust == acquirer.TrustHint && old.Trust == acquirer.TrustHint {
+			old.State, old.DueAt, old.ReceivedAt, old.EndedAt, old.Claim, old.Attempts = flow.MessageReceived, t.now, t.now, time.Time{}, id.ID{}, 0
+		}
 		return false, t.messages.put(t, old)
 	}
 	m.Type, m.State, m.Why, m.Attempts, m.Repeats, m.Claim, m.Intent, m.Payment = "", flow.MessageReceived, "", 0, 0, id.ID{}, id.ID{}, id.ID{}
@@ -69,10 +74,22 @@ func (t *tx) KeepMessage(_ context.Context, m flow.Message) (bool, error) {
 // messageDoublings bounds how often the lease of a message doubles, as the store's.
 const messageDoublings = 7
 
+// inTurns puts the first message of each merchant before the second of any.
+func inTurns(due []flow.Message) []flow.Message {
+	turn, count := map[id.ID]int{}, map[id.ID]int{}
+	for _, m := range due {
+		count[m.Merchant]++
+		turn[m.ID] = count[m.Merchant]
+	}
+	slices.SortStableFunc(due, func(a, b flow.Message) int { return cmp.Compare(turn[a.ID], turn[b.ID]) })
+	return due
+}
+
 // PickMessages implements flow.Inbox.
 func (t *tx) PickMessages(_ context.Context, limit, perMerchant int, lease time.Duration, claim func() id.ID) ([]flow.Message, error) {
 	due := t.messages.all(func(m flow.Message) bool { return !m.DueAt.IsZero() && !m.DueAt.After(t.now) })
-	due = fair(due, limit, perMerchant, func(m flow.Message) (id.ID, time.Time) { return m.Merchant, m.DueAt })
+	due = inTurns(fair(due, len(due), perMerchant, func(m flow.Message) (id.ID, time.Time) { return m.Merchant, m.DueAt }))
+	due = due[:min(len(due), limit)]
 	slices.SortFunc(due, func(a, b flow.Message) int {
 		return compareRow(flow.Row{Merchant: a.Merchant, ID: a.ID}, flow.Row{Merchant: b.Merchant, ID: b.ID})
 	})

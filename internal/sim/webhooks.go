@@ -118,7 +118,7 @@ func (w *World) takes(r *Replica, n *intake.Intake, h hook, merchant, account id
 		}
 		header = signed
 	}
-	err := n.Take(context.Background(), merchant, account, header, []byte(h.body))
+	err := n.Take(context.Background(), merchant, account, header, func() ([]byte, error) { return []byte(h.body), nil })
 	if err != nil {
 		w.Scheduler.Note("message not taken", h.id, err.Error())
 		w.Counts["message not taken"]++
