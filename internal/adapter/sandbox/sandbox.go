@@ -8,6 +8,7 @@ package sandbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -46,6 +47,9 @@ func New(s Settings, secrets []byte, doer wire.Doer) (*Adapter, error) {
 	secret, hooks, err := readSecrets(secrets)
 	if err != nil {
 		return nil, err
+	}
+	if s.Signed && len(hooks) == 0 {
+		return nil, errors.New("sandbox: the settings say that webhooks are signed, and the secrets have no webhook_secrets")
 	}
 	return &Adapter{contract: s.Contract, bearer: "Bearer " + secret, hints: s.Hints, hooks: hooks, doer: doer}, nil
 }

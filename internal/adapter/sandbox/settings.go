@@ -15,6 +15,9 @@ type Settings struct {
 	Contract acquirer.Contract
 	// Hints says that webhooks are believed in nothing, signed or not: they only make us ask.
 	Hints bool
+	// Signed says that webhooks are to be signed: secrets without one for them are refused, and the account never falls back to
+	// hints by an oversight. Left out: they are signed where there are secrets for them, and hints where there are none.
+	Signed bool
 }
 
 const (
@@ -53,7 +56,7 @@ func ParseSettings(raw []byte) (Settings, error) {
 		case "url":
 			s.URL, _ = text(value)
 		case "webhooks":
-			s.Hints, err = readTrust(value)
+			s.Hints, s.Signed, err = readTrust(value)
 		case "contract":
 			s.Contract, err = change(value)
 		default:
@@ -69,14 +72,13 @@ func ParseSettings(raw []byte) (Settings, error) {
 	return s, nil
 }
 
-func readTrust(value json.RawMessage) (hints bool, err error) {
-	switch said, _ := text(value); said {
-	case webhooksSigned:
-		return false, nil
-	case webhooksHint:
-		return true, nil
+func readTrust(value json.RawMessage) (hints, signed bool, err error) {
+	said, _ := text(value)
+	hints, signed = said == webhooksHint, said == webhooksSigned
+	if !hints && !signed {
+		err = errors.New("webhooks is neither " + webhooksSigned + " nor " + webhooksHint)
 	}
-	return false, errors.New("webhooks is neither " + webhooksSigned + " nor " + webhooksHint)
+	return hints, signed, err
 }
 
 // readSecrets reads {"secret": "…", "webhook_secrets": ["whsec_…"]}, the second of which may be left out. No error holds

@@ -166,6 +166,22 @@ func TestSecretsStayOutOfErrors(t *testing.T) {
 	}
 }
 
+// TestSignedWebhooksNeedTheirSecret: a rotation that forgets it is refused, where the account says that it wants signatures.
+func TestSignedWebhooksNeedTheirSecret(t *testing.T) {
+	for settings, good := range map[string]bool{`,"webhooks":"signed"`: false, `,"webhooks":"hint"`: true, ``: true} {
+		s, err := sandbox.ParseSettings([]byte(`{"url":"http://127.0.0.1:1"` + settings + `}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sandbox.New(s, []byte(`{"secret":"s"}`), nil); (err == nil) != good {
+			t.Errorf("%s: %v", settings, err)
+		}
+		if _, err := sandbox.New(s, []byte(signedBy(hookSecret.Text())), nil); err != nil {
+			t.Errorf("%s: %v", settings, err)
+		}
+	}
+}
+
 // TestLookupAsksAsTheContractAllows reads the question.
 func TestLookupAsksAsTheContractAllows(t *testing.T) {
 	const onlyKey, onlyReference, none = `{"lookup_by_reference":false}`, `{"lookup_by_key":false}`,
