@@ -37,6 +37,8 @@ type Result struct {
 	Retry time.Duration
 	// Abandon says that it is never tried again by itself; Err says why.
 	Abandon bool
+	// Unasked says that nothing was asked of the sink, so that the try does not count: Attempt will be the same on the next one.
+	Unasked bool
 	// Log is kept where it is not nil: what a webhook endpoint was asked and what it said.
 	Log *Attempt
 }

@@ -143,11 +143,12 @@ func (s *Store) undelivered(ctx context.Context, q *dbgen.Queries, claim id.ID, 
 	delay := func(d outbox.Settled) int64 { return d.Delay.Microseconds() }
 	written, err := q.DeliveriesFailed(ctx, dbgen.DeliveriesFailedParams{Merchants: column(rows, settledMerchant), Sinks: column(rows, settledSink),
 		Events: column(rows, settledEvent), Errors: column(rows, func(d outbox.Settled) string { return short(d.Err.Error(), maxError) }),
-		DelaysUs: column(rows, delay), Abandoned: column(rows, func(d outbox.Settled) bool { return d.Abandon }), ClaimID: dbID(claim)})
+		DelaysUs: column(rows, delay), Abandoned: column(rows, func(d outbox.Settled) bool { return d.Abandon }),
+		Unasked: column(rows, func(d outbox.Settled) bool { return d.Unasked }), ClaimID: dbID(claim)})
 	if err != nil {
 		return err
 	}
-	// Who has lost the claim has no say about what comes behind either. What was given up holds back nothing.
+	// Who has lost the claim has no say about what comes behind either. What was given up, or sent again, holds back nothing.
 	holding := slices.DeleteFunc(slices.Clone(rows), func(d outbox.Settled) bool {
 		return d.Abandon || !slices.Contains(written, dbgen.DeliveriesFailedRow{MerchantID: dbID(d.Merchant), Sink: d.Sink, EventID: dbID(d.ID)})
 	})
@@ -155,25 +156,23 @@ func (s *Store) undelivered(ctx context.Context, q *dbgen.Queries, claim id.ID, 
 		return nil
 	}
 	_, err = q.HoldBackDeliveries(ctx, dbgen.HoldBackDeliveriesParams{Merchants: column(holding, settledMerchant), Sinks: column(holding, settledSink),
-		Subjects: column(holding, settledSubject), Positions: column(holding, func(d outbox.Settled) int64 { return d.Position }), DelaysUs: column(holding, delay)})
+		Subjects: column(holding, settledSubject), Positions: column(holding, func(d outbox.Settled) int64 { return d.Position }), DelaysUs: column(holding, delay), MaxRows: maxBehind})
 	return err
 }
 
-// release makes due what waited behind messages that had failed before, and are over now.
+// release makes due what waited behind messages that are over now. Whether they failed before cannot be told by their tries,
+// which are counted anew where somebody had them sent again.
 func (s *Store) release(ctx context.Context, q *dbgen.Queries, rows []outbox.Settled) error {
-	var again []outbox.Settled
-	for _, d := range rows {
-		if d.Attempt > 1 || d.Abandon {
-			again = append(again, d)
-		}
-	}
-	if len(again) == 0 {
+	if len(rows) == 0 {
 		return nil
 	}
-	_, err := q.ReleaseDeliveries(ctx, dbgen.ReleaseDeliveriesParams{Merchants: column(again, settledMerchant), Sinks: column(again, settledSink),
-		Subjects: column(again, settledSubject)})
+	_, err := q.ReleaseDeliveries(ctx, dbgen.ReleaseDeliveriesParams{Merchants: column(rows, settledMerchant), Sinks: column(rows, settledSink),
+		Subjects: column(rows, settledSubject)})
 	return err
 }
+
+// maxBehind bounds what one failure puts off of its subject: a row beyond it is only looked at in vain.
+const maxBehind = 100
 
 // maxError bounds what is kept of an error, in bytes.
 const maxError = 500

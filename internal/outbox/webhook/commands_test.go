@@ -14,6 +14,7 @@ import (
 
 	"github.com/hapaxpay/hapax/internal/dbtest"
 	"github.com/hapaxpay/hapax/internal/outbox"
+	"github.com/hapaxpay/hapax/internal/outbox/webhook"
 	"github.com/hapaxpay/hapax/internal/payment"
 	"github.com/hapaxpay/hapax/internal/rig"
 )
@@ -317,6 +318,36 @@ func TestDisabledBetweenPickAndSend(t *testing.T) {
 	s.pass()
 	if all := hook.take(); len(all) == 0 || !strings.Contains(all[0].body, "webhook_endpoint.created") {
 		t.Errorf("%+v", all)
+	}
+}
+
+// Tries that could not be made, since the endpoint's secret could not be opened here, use up nothing of the three days.
+func TestTriesThatWereNotMadeDoNotCount(t *testing.T) {
+	s := open(t)
+	owner := func(sql string) {
+		t.Helper()
+		if _, err := s.Owner.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hook := newReceiver(t)
+	hook.answers(503)
+	path := s.endpoint(hook.URL, `,"types":["payment.paid"]`)
+	s.pay("order-1")
+	owner("ALTER TABLE webhook_secret ADD kept bytea")
+	owner("UPDATE webhook_secret SET kept = sealed, sealed = 'unreadable'")
+	for range 2 * len(webhook.Schedule) {
+		s.pass()
+		s.Later(time.Minute)
+	}
+	if n := len(hook.take()); n != 0 {
+		t.Fatalf("%d webhooks without a secret", n)
+	}
+	owner("UPDATE webhook_secret SET sealed = kept")
+	s.pass()
+	d := s.deliveries(path, "")
+	if n := len(hook.take()); n != 1 || len(d) != 1 || d[0].text("state") != "waiting" || d[0]["attempts"] != 1.0 {
+		t.Errorf("%d webhooks, then: %v", n, d)
 	}
 }
 

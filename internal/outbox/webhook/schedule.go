@@ -15,17 +15,25 @@ import (
 var Schedule = []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour,
 	14 * time.Hour, 20 * time.Hour, 24 * time.Hour}
 
+// unaskedAgain is how long after a try that could not be made the next one comes: what keeps us from it is ours to mend, and no
+// sign that the endpoint is out of order.
+const unaskedAgain = 15 * time.Second
+
+func unasked(why error) outbox.Result {
+	return outbox.Result{Err: why, Retry: unaskedAgain, Unasked: true}
+}
+
 // longestWait bounds what an endpoint can ask for by Retry-After.
 const longestWait = 24 * time.Hour
 
 // verdict is what one try brought.
 type verdict struct {
-	late   bool // nothing was asked of the endpoint: it has shown nothing
-	err    error
-	status int
-	answer string
-	retry  time.Duration // what the endpoint asked for
-	log    *outbox.Attempt
+	unasked bool // nothing was asked of the endpoint: it has shown nothing
+	err     error
+	status  int
+	answer  string
+	retry   time.Duration // what the endpoint asked for
+	log     *outbox.Attempt
 }
 
 // good: 2xx is success and everything else is none, a redirect too.
@@ -42,7 +50,9 @@ func (v verdict) words() error {
 func (v verdict) result(attempt int) outbox.Result {
 	r := outbox.Result{Err: v.err, Log: v.log}
 	switch {
-	case v.err == nil, v.late, v.status == http.StatusGone: // it rests at an endpoint that is gone: enabled, it goes on
+	case v.unasked:
+		return unasked(v.err)
+	case v.err == nil, v.status == http.StatusGone: // it rests at an endpoint that is gone: enabled, it goes on
 	case attempt > len(Schedule):
 		r.Abandon = true
 	default:
@@ -56,7 +66,7 @@ func sum(tried []verdict) (shown payment.Tried, any bool) {
 	shown = payment.TriedFailed
 	for _, v := range tried {
 		switch {
-		case v.late:
+		case v.unasked:
 			continue
 		case v.status == http.StatusGone:
 			return payment.TriedGone, true

@@ -42,7 +42,7 @@ func TestResults(t *testing.T) {
 		"asks for nonsense":           {verdict{status: 503, err: errNo, retry: retryAfter("soon", now)}, 1, 5 * time.Second, false},
 		"asks for the past":           {verdict{status: 503, err: errNo, retry: retryAfter("-5", now)}, 1, 5 * time.Second, false},
 		"the last try":                {verdict{status: 500, err: errNo}, len(Schedule) + 1, 0, true},
-		"the last try was not made":   {verdict{late: true, err: errNo}, len(Schedule) + 1, 0, false},
+		"the last try was not made":   {verdict{unasked: true, err: errNo}, len(Schedule) + 1, unaskedAgain, false},
 		"gone, and waits for enabled": {verdict{status: 410, err: errNo}, len(Schedule) + 1, 0, false},
 	} {
 		if r := row.v.result(row.attempt); r.Retry != row.retry || r.Abandon != row.abandon || r.Err != row.v.err {
@@ -52,7 +52,7 @@ func TestResults(t *testing.T) {
 }
 
 func TestWhatTriesShow(t *testing.T) {
-	good, bad, gone, late := verdict{status: 204}, verdict{status: 500, err: errNo}, verdict{status: 410, err: errNo}, verdict{late: true, err: errNo}
+	good, bad, gone, late := verdict{status: 204}, verdict{status: 500, err: errNo}, verdict{status: 410, err: errNo}, verdict{unasked: true, err: errNo}
 	for _, row := range []struct {
 		tried []verdict
 		shown payment.Tried

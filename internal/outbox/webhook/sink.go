@@ -107,11 +107,11 @@ func (s *Sink) Deliver(ctx context.Context, messages []outbox.Message) []outbox.
 	switch {
 	case err != nil:
 		s.cfg.Report(err)
-		return all(outbox.Result{Err: errors.New("the endpoint could not be read")})
+		return all(unasked(errors.New("the endpoint could not be read")))
 	case !found:
 		return all(outbox.Result{Err: errNoEndpoint, Abandon: true})
 	case !e.Enabled: // it was disabled since it was picked: it rests from now on
-		return all(outbox.Result{Err: errDisabled})
+		return all(unasked(errDisabled))
 	}
 	var tries sync.WaitGroup
 	tried := make([]verdict, len(messages))
@@ -133,7 +133,7 @@ func (s *Sink) Deliver(ctx context.Context, messages []outbox.Message) []outbox.
 // try makes one request.
 func (s *Sink) try(ctx context.Context, e Endpoint, m outbox.Message) verdict {
 	if outbox.Over(ctx) {
-		return verdict{late: true, err: outbox.ErrLate}
+		return verdict{unasked: true, err: outbox.ErrLate}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Within)
 	defer cancel()
@@ -157,14 +157,14 @@ func (s *Sink) ask(ctx context.Context, e Endpoint, m outbox.Message) verdict {
 	req.GetBody = nil // net/http repeats nothing by itself
 	h, err := signature.Headers(e.Secrets, m.ID.Text(id.Event), s.cfg.Now(), m.Payload)
 	if err != nil {
-		return verdict{late: true, err: errors.New("the webhook could not be signed")}
+		return verdict{unasked: true, err: errors.New("the webhook could not be signed")}
 	}
 	req.Header = h
 	req.Header.Set("Content-Type", present.EventContentType)
 	req.Header.Set("User-Agent", userAgent)
 	res, err := s.client.Do(req)
 	if err != nil {
-		return verdict{late: errors.Is(err, outbox.ErrLate), err: plain(err)}
+		return verdict{unasked: errors.Is(err, outbox.ErrLate), err: plain(err)}
 	}
 	beginning, err := io.ReadAll(io.LimitReader(res.Body, outbox.MaxAnswer))
 	if closing := res.Body.Close(); err == nil {

@@ -779,7 +779,8 @@ func (q *Queries) SaveEndpoint(ctx context.Context, arg SaveEndpointParams) (int
 
 const sendAgain = `-- name: SendAgain :execrows
 UPDATE delivery
-   SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), attempts = 0, error = NULL, resends = resends + 1
+   SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), attempts = 0, claim_id = NULL, error = NULL,
+       resends = resends + 1
  WHERE merchant_id = $1 AND sink = $2 AND event_id = $3
 `
 
@@ -789,7 +790,8 @@ type SendAgainParams struct {
 	EventID    pgtype.UUID
 }
 
-// Whatever became of it: it waits again, holds back no other, and its tries are counted anew.
+// Whatever became of it: it waits again, holds back no other, and its tries are counted anew. A try that is under way has no say
+// about them, unless it succeeds.
 func (q *Queries) SendAgain(ctx context.Context, arg SendAgainParams) (int64, error) {
 	result, err := q.db.Exec(ctx, sendAgain, arg.MerchantID, arg.Sink, arg.EventID)
 	if err != nil {
@@ -811,7 +813,7 @@ WITH t AS (
      FOR UPDATE OF d
 )
 UPDATE delivery d
-   SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), attempts = 0, error = NULL,
+   SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), attempts = 0, claim_id = NULL, error = NULL,
        resends = CASE WHEN d.state = 'waiting' THEN d.resends ELSE d.resends + 1 END
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id AND d.state <> 'delivered'

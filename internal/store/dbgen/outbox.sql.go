@@ -87,20 +87,22 @@ func (q *Queries) DeliveriesDone(ctx context.Context, arg DeliveriesDoneParams) 
 const deliveriesFailed = `-- name: DeliveriesFailed :many
 WITH t AS (
   SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS sink, unnest($3::uuid[]) AS event_id,
-         unnest($4::text[]) AS error, unnest($5::bigint[]) AS delay_us, unnest($6::boolean[]) AS abandoned
+         unnest($4::text[]) AS error, unnest($5::bigint[]) AS delay_us, unnest($6::boolean[]) AS abandoned,
+         unnest($7::boolean[]) AS unasked
 ), locked AS (
-  SELECT d.merchant_id, d.sink, d.event_id, t.error, t.delay_us, t.abandoned
+  SELECT d.merchant_id, d.sink, d.event_id, t.error, t.delay_us, t.abandoned, t.unasked
     FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.event_id = t.event_id
-   WHERE d.state = 'waiting' AND d.claim_id = $7
+   WHERE d.state = 'waiting' AND d.claim_id = $8
    ORDER BY d.merchant_id, d.sink, d.event_id
      FOR UPDATE OF d
 )
 UPDATE delivery d
    SET error = l.error, claim_id = NULL, due_at = now() + l.delay_us * interval '1 microsecond',
+       attempts = d.attempts - CASE WHEN l.unasked THEN 1 ELSE 0 END,
        state = CASE WHEN l.abandoned THEN 'abandoned' ELSE 'waiting' END, ended_at = CASE WHEN l.abandoned THEN now() END
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
-RETURNING d.merchant_id, d.sink, d.event_id
+RETURNING d.merchant_id, d.sink, d.event_id, d.resends
 `
 
 type DeliveriesFailedParams struct {
@@ -110,6 +112,7 @@ type DeliveriesFailedParams struct {
 	Errors    []string
 	DelaysUs  []int64
 	Abandoned []bool
+	Unasked   []bool
 	ClaimID   pgtype.UUID
 }
 
@@ -117,9 +120,11 @@ type DeliveriesFailedRow struct {
 	MerchantID pgtype.UUID
 	Sink       string
 	EventID    pgtype.UUID
+	Resends    int32
 }
 
-// That a try failed is an inference: it holds only for whoever still has the claim. What does not come back was not written.
+// That a try failed is an inference: it holds only for whoever still has the claim. What does not come back was not written. A
+// try in which nothing was asked of the sink does not count: it says nothing about the sink, and must not use up its patience.
 func (q *Queries) DeliveriesFailed(ctx context.Context, arg DeliveriesFailedParams) ([]DeliveriesFailedRow, error) {
 	rows, err := q.db.Query(ctx, deliveriesFailed,
 		arg.Merchants,
@@ -128,6 +133,7 @@ func (q *Queries) DeliveriesFailed(ctx context.Context, arg DeliveriesFailedPara
 		arg.Errors,
 		arg.DelaysUs,
 		arg.Abandoned,
+		arg.Unasked,
 		arg.ClaimID,
 	)
 	if err != nil {
@@ -137,7 +143,12 @@ func (q *Queries) DeliveriesFailed(ctx context.Context, arg DeliveriesFailedPara
 	var items []DeliveriesFailedRow
 	for rows.Next() {
 		var i DeliveriesFailedRow
-		if err := rows.Scan(&i.MerchantID, &i.Sink, &i.EventID); err != nil {
+		if err := rows.Scan(
+			&i.MerchantID,
+			&i.Sink,
+			&i.EventID,
+			&i.Resends,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -242,8 +253,13 @@ WITH t AS (
          unnest($4::bigint[]) AS position, unnest($5::bigint[]) AS delay_us
 ), locked AS (
   SELECT d.merchant_id, d.sink, d.event_id, t.delay_us
-    FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.subject_id = t.subject_id AND d.position > t.position
-   WHERE d.state = 'waiting' AND d.resends = 0 AND d.due_at < now() + t.delay_us * interval '1 microsecond'
+    FROM t CROSS JOIN LATERAL (
+      SELECT x.merchant_id, x.sink, x.event_id FROM delivery x
+       WHERE x.merchant_id = t.merchant_id AND x.sink = t.sink AND x.subject_id = t.subject_id AND x.position > t.position
+         AND x.state = 'waiting' AND x.resends = 0
+       ORDER BY x.position LIMIT $6::int) b
+    JOIN delivery d ON d.merchant_id = b.merchant_id AND d.sink = b.sink AND d.event_id = b.event_id
+   WHERE d.state = 'waiting' AND d.due_at < now() + t.delay_us * interval '1 microsecond'
    ORDER BY d.merchant_id, d.sink, d.event_id
      FOR UPDATE OF d
 )
@@ -258,6 +274,7 @@ type HoldBackDeliveriesParams struct {
 	Subjects  []pgtype.UUID
 	Positions []int64
 	DelaysUs  []int64
+	MaxRows   int32
 }
 
 // What waits behind a row that failed is not looked at before that one is due again: a sink that is away stays cheap.
@@ -268,6 +285,7 @@ func (q *Queries) HoldBackDeliveries(ctx context.Context, arg HoldBackDeliveries
 		arg.Subjects,
 		arg.Positions,
 		arg.DelaysUs,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return 0, err
@@ -501,9 +519,10 @@ WITH h AS (
   -- Behind an earlier row of its subject that failed a row is not due before that one: nobody could try it.
   INSERT INTO delivery (merchant_id, sink, event_id, subject_id, position, due_at)
   SELECT t.merchant_id, s.sink, t.event_id, t.subject_id, t.position,
-         GREATEST(now(), (SELECT max(b.due_at) FROM delivery b
+         -- In the order of positions, so that no planner takes the index of due times for it and reads all that waits at the sink.
+         GREATEST(now(), (SELECT b.due_at FROM delivery b
                            WHERE b.merchant_id = t.merchant_id AND b.sink = s.sink AND b.subject_id = t.subject_id
-                             AND b.state = 'waiting' AND b.resends = 0 AND b.error IS NOT NULL))
+                             AND b.state = 'waiting' AND b.resends = 0 AND b.error IS NOT NULL ORDER BY b.position LIMIT 1))
     FROM told t CROSS JOIN LATERAL (
       SELECT k.name AS sink FROM event_sink k WHERE k.name <> 'mail' AND t.type <> 'webhook_endpoint.test'
       UNION ALL
@@ -563,9 +582,23 @@ WITH RECURSIVE p AS (
       SELECT d.merchant_id, d.sink FROM delivery d
        WHERE d.state = 'waiting' AND (d.merchant_id, d.sink) > (p.merchant_id, p.sink)
        ORDER BY d.merchant_id, d.sink LIMIT 1) n
+), lane AS (
+  -- Those where something can be tried, the longest waiting first; lanes counts them all.
+  SELECT p.merchant_id, p.sink, count(*) OVER () AS lanes
+    FROM p CROSS JOIN LATERAL (
+      SELECT d.due_at FROM delivery d
+       WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
+         AND d.position <= COALESCE((SELECT e.position FROM delivery e
+                                      WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
+                                        AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
+       ORDER BY d.due_at, d.position LIMIT 1) n
+   WHERE CASE WHEN $1::text <> '' THEN p.sink = $1::text
+              ELSE p.sink <> ALL($2::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
+                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
+   ORDER BY n.due_at LIMIT $3::int
 ), due AS (
   SELECT x.merchant_id, x.sink, x.event_id
-    FROM p CROSS JOIN LATERAL (
+    FROM lane p CROSS JOIN LATERAL (
       SELECT f.merchant_id, f.sink, f.event_id, f.due_at, row_number() OVER (ORDER BY f.due_at, f.position) AS turn FROM (
       SELECT d.merchant_id, d.sink, d.event_id, d.due_at, d.position FROM delivery d
        WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
@@ -573,12 +606,10 @@ WITH RECURSIVE p AS (
          AND d.position <= COALESCE((SELECT e.position FROM delivery e
                                       WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
                                         AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
-       ORDER BY d.due_at, d.position LIMIT $1::int
+       -- A few times its share of what is taken at most: with many lanes, only a few rows of each are read and locked.
+       ORDER BY d.due_at, d.position LIMIT LEAST($4::int, 1 + 4 * $3::int / p.lanes)
          FOR UPDATE OF d SKIP LOCKED) f) x
-   WHERE CASE WHEN $2::text <> '' THEN p.sink = $2::text
-              ELSE p.sink <> ALL($3::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
-                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
-   ORDER BY x.turn, x.due_at LIMIT $4::int
+   ORDER BY x.turn, x.due_at LIMIT $3::int
 ), picked AS (
   UPDATE delivery d
      SET attempts = d.attempts + 1, claim_id = $5,
@@ -594,10 +625,10 @@ SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, 
 `
 
 type PickDeliveriesParams struct {
-	PerLane int32
 	Sink    string
 	Busy    []string
 	MaxRows int32
+	PerLane int32
 	ClaimID pgtype.UUID
 	LeaseUs int64
 }
@@ -625,10 +656,10 @@ type PickDeliveriesRow struct {
 // tried at once again and again. Rows that another relay picks at this moment are passed over, and those behind them are taken.
 func (q *Queries) PickDeliveries(ctx context.Context, arg PickDeliveriesParams) ([]PickDeliveriesRow, error) {
 	rows, err := q.db.Query(ctx, pickDeliveries,
-		arg.PerLane,
 		arg.Sink,
 		arg.Busy,
 		arg.MaxRows,
+		arg.PerLane,
 		arg.ClaimID,
 		arg.LeaseUs,
 	)
@@ -673,9 +704,23 @@ WITH RECURSIVE p AS (
       SELECT d.merchant_id, d.sink FROM delivery d
        WHERE d.state = 'waiting' AND (d.merchant_id, d.sink) > (p.merchant_id, p.sink)
        ORDER BY d.merchant_id, d.sink LIMIT 1) n
+), lane AS (
+  -- Those where something can be tried, the longest waiting first; lanes counts them all.
+  SELECT p.merchant_id, p.sink, count(*) OVER () AS lanes
+    FROM p CROSS JOIN LATERAL (
+      SELECT d.due_at FROM delivery d
+       WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
+         AND d.position <= COALESCE((SELECT e.position FROM delivery e
+                                      WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
+                                        AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
+       ORDER BY d.due_at, d.position LIMIT 1) n
+   WHERE CASE WHEN $1::text <> '' THEN p.sink = $1::text
+              ELSE p.sink <> ALL($2::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
+                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
+   ORDER BY n.due_at LIMIT $3::int
 ), due AS (
   SELECT x.merchant_id, x.sink, x.event_id
-    FROM p CROSS JOIN LATERAL (
+    FROM lane p CROSS JOIN LATERAL (
       SELECT f.merchant_id, f.sink, f.event_id, f.due_at, row_number() OVER (ORDER BY f.due_at, f.position) AS turn FROM (
       SELECT d.merchant_id, d.sink, d.event_id, d.due_at, d.position FROM delivery d
        WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
@@ -683,11 +728,8 @@ WITH RECURSIVE p AS (
          AND d.position <= COALESCE((SELECT e.position FROM delivery e
                                       WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
                                         AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
-       ORDER BY d.due_at, d.position LIMIT $1::int) f) x
-   WHERE CASE WHEN $2::text <> '' THEN p.sink = $2::text
-              ELSE p.sink <> ALL($3::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
-                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
-   ORDER BY x.turn, x.due_at LIMIT $4::int
+       ORDER BY d.due_at, d.position LIMIT LEAST($4::int, 1 + 4 * $3::int / p.lanes)) f) x
+   ORDER BY x.turn, x.due_at LIMIT $3::int
 ), locked AS (
   SELECT d.merchant_id, d.sink, d.event_id
     FROM due u JOIN delivery d ON d.merchant_id = u.merchant_id AND d.sink = u.sink AND d.event_id = u.event_id
@@ -709,10 +751,10 @@ SELECT k.merchant_id, k.sink, k.event_id, k.subject_id, k.position, k.attempts, 
 `
 
 type PickDeliveriesWaitingParams struct {
-	PerLane int32
 	Sink    string
 	Busy    []string
 	MaxRows int32
+	PerLane int32
 	ClaimID pgtype.UUID
 	LeaseUs int64
 }
@@ -736,10 +778,10 @@ type PickDeliveriesWaitingRow struct {
 // PickDeliveries where SKIP LOCKED across merchants is not to be had.
 func (q *Queries) PickDeliveriesWaiting(ctx context.Context, arg PickDeliveriesWaitingParams) ([]PickDeliveriesWaitingRow, error) {
 	rows, err := q.db.Query(ctx, pickDeliveriesWaiting,
-		arg.PerLane,
 		arg.Sink,
 		arg.Busy,
 		arg.MaxRows,
+		arg.PerLane,
 		arg.ClaimID,
 		arg.LeaseUs,
 	)
@@ -822,8 +864,12 @@ WITH t AS (
   SELECT unnest($1::uuid[]) AS merchant_id, unnest($2::text[]) AS sink, unnest($3::uuid[]) AS subject_id
 ), locked AS (
   SELECT d.merchant_id, d.sink, d.event_id
-    FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.subject_id = t.subject_id
-   WHERE d.state = 'waiting' AND d.resends = 0 AND d.attempts = 0 AND d.due_at > now()
+    FROM t CROSS JOIN LATERAL (
+      SELECT x.merchant_id, x.sink, x.event_id FROM delivery x
+       WHERE x.merchant_id = t.merchant_id AND x.sink = t.sink AND x.subject_id = t.subject_id AND x.state = 'waiting' AND x.resends = 0
+       ORDER BY x.position LIMIT 1) b
+    JOIN delivery d ON d.merchant_id = b.merchant_id AND d.sink = b.sink AND d.event_id = b.event_id
+   WHERE d.state = 'waiting' AND d.attempts = 0 AND d.due_at > now()
    ORDER BY d.merchant_id, d.sink, d.event_id
      FOR UPDATE OF d
 )
@@ -838,7 +884,7 @@ type ReleaseDeliveriesParams struct {
 	Subjects  []pgtype.UUID
 }
 
-// What waited behind a row that is over is due now.
+// The next one behind a row that is over is due now, and the one behind that when it is over itself.
 func (q *Queries) ReleaseDeliveries(ctx context.Context, arg ReleaseDeliveriesParams) (int64, error) {
 	result, err := q.db.Exec(ctx, releaseDeliveries, arg.Merchants, arg.Sinks, arg.Subjects)
 	if err != nil {

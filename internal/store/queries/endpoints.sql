@@ -81,9 +81,11 @@ SELECT * FROM endpoint_command WHERE merchant_id = @merchant_id AND kind = @kind
 SELECT * FROM feed WHERE merchant_id = @merchant_id AND event_id = @event_id;
 
 -- name: SendAgain :execrows
--- Whatever became of it: it waits again, holds back no other, and its tries are counted anew.
+-- Whatever became of it: it waits again, holds back no other, and its tries are counted anew. A try that is under way has no say
+-- about them, unless it succeeds.
 UPDATE delivery
-   SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), attempts = 0, error = NULL, resends = resends + 1
+   SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), attempts = 0, claim_id = NULL, error = NULL,
+       resends = resends + 1
  WHERE merchant_id = @merchant_id AND sink = @sink AND event_id = @event_id;
 
 -- name: SendFirst :execrows
@@ -105,7 +107,7 @@ WITH t AS (
      FOR UPDATE OF d
 )
 UPDATE delivery d
-   SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), attempts = 0, error = NULL,
+   SET state = 'waiting', ended_at = NULL, due_at = now(), since = now(), attempts = 0, claim_id = NULL, error = NULL,
        resends = CASE WHEN d.state = 'waiting' THEN d.resends ELSE d.resends + 1 END
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id AND d.state <> 'delivered';

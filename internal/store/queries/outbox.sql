@@ -47,9 +47,10 @@ WITH h AS (
   -- Behind an earlier row of its subject that failed a row is not due before that one: nobody could try it.
   INSERT INTO delivery (merchant_id, sink, event_id, subject_id, position, due_at)
   SELECT t.merchant_id, s.sink, t.event_id, t.subject_id, t.position,
-         GREATEST(now(), (SELECT max(b.due_at) FROM delivery b
+         -- In the order of positions, so that no planner takes the index of due times for it and reads all that waits at the sink.
+         GREATEST(now(), (SELECT b.due_at FROM delivery b
                            WHERE b.merchant_id = t.merchant_id AND b.sink = s.sink AND b.subject_id = t.subject_id
-                             AND b.state = 'waiting' AND b.resends = 0 AND b.error IS NOT NULL))
+                             AND b.state = 'waiting' AND b.resends = 0 AND b.error IS NOT NULL ORDER BY b.position LIMIT 1))
     FROM told t CROSS JOIN LATERAL (
       SELECT k.name AS sink FROM event_sink k WHERE k.name <> 'mail' AND t.type <> 'webhook_endpoint.test'
       UNION ALL
@@ -81,9 +82,23 @@ WITH RECURSIVE p AS (
       SELECT d.merchant_id, d.sink FROM delivery d
        WHERE d.state = 'waiting' AND (d.merchant_id, d.sink) > (p.merchant_id, p.sink)
        ORDER BY d.merchant_id, d.sink LIMIT 1) n
+), lane AS (
+  -- Those where something can be tried, the longest waiting first; lanes counts them all.
+  SELECT p.merchant_id, p.sink, count(*) OVER () AS lanes
+    FROM p CROSS JOIN LATERAL (
+      SELECT d.due_at FROM delivery d
+       WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
+         AND d.position <= COALESCE((SELECT e.position FROM delivery e
+                                      WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
+                                        AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
+       ORDER BY d.due_at, d.position LIMIT 1) n
+   WHERE CASE WHEN @sink::text <> '' THEN p.sink = @sink::text
+              ELSE p.sink <> ALL(@busy::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
+                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
+   ORDER BY n.due_at LIMIT @max_rows::int
 ), due AS (
   SELECT x.merchant_id, x.sink, x.event_id
-    FROM p CROSS JOIN LATERAL (
+    FROM lane p CROSS JOIN LATERAL (
       SELECT f.merchant_id, f.sink, f.event_id, f.due_at, row_number() OVER (ORDER BY f.due_at, f.position) AS turn FROM (
       SELECT d.merchant_id, d.sink, d.event_id, d.due_at, d.position FROM delivery d
        WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
@@ -91,11 +106,9 @@ WITH RECURSIVE p AS (
          AND d.position <= COALESCE((SELECT e.position FROM delivery e
                                       WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
                                         AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
-       ORDER BY d.due_at, d.position LIMIT @per_lane::int
+       -- A few times its share of what is taken at most: with many lanes, only a few rows of each are read and locked.
+       ORDER BY d.due_at, d.position LIMIT LEAST(@per_lane::int, 1 + 4 * sqlc.arg(max_rows)::int / p.lanes)
          FOR UPDATE OF d SKIP LOCKED) f) x
-   WHERE CASE WHEN @sink::text <> '' THEN p.sink = @sink::text
-              ELSE p.sink <> ALL(@busy::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
-                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
    ORDER BY x.turn, x.due_at LIMIT @max_rows::int
 ), picked AS (
   UPDATE delivery d
@@ -120,9 +133,23 @@ WITH RECURSIVE p AS (
       SELECT d.merchant_id, d.sink FROM delivery d
        WHERE d.state = 'waiting' AND (d.merchant_id, d.sink) > (p.merchant_id, p.sink)
        ORDER BY d.merchant_id, d.sink LIMIT 1) n
+), lane AS (
+  -- Those where something can be tried, the longest waiting first; lanes counts them all.
+  SELECT p.merchant_id, p.sink, count(*) OVER () AS lanes
+    FROM p CROSS JOIN LATERAL (
+      SELECT d.due_at FROM delivery d
+       WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
+         AND d.position <= COALESCE((SELECT e.position FROM delivery e
+                                      WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
+                                        AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
+       ORDER BY d.due_at, d.position LIMIT 1) n
+   WHERE CASE WHEN @sink::text <> '' THEN p.sink = @sink::text
+              ELSE p.sink <> ALL(@busy::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
+                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
+   ORDER BY n.due_at LIMIT @max_rows::int
 ), due AS (
   SELECT x.merchant_id, x.sink, x.event_id
-    FROM p CROSS JOIN LATERAL (
+    FROM lane p CROSS JOIN LATERAL (
       SELECT f.merchant_id, f.sink, f.event_id, f.due_at, row_number() OVER (ORDER BY f.due_at, f.position) AS turn FROM (
       SELECT d.merchant_id, d.sink, d.event_id, d.due_at, d.position FROM delivery d
        WHERE d.merchant_id = p.merchant_id AND d.sink = p.sink AND d.state = 'waiting' AND d.due_at <= now()
@@ -130,10 +157,7 @@ WITH RECURSIVE p AS (
          AND d.position <= COALESCE((SELECT e.position FROM delivery e
                                       WHERE e.merchant_id = d.merchant_id AND e.sink = d.sink AND e.subject_id = d.subject_id
                                         AND e.state = 'waiting' AND e.resends = 0 ORDER BY e.position LIMIT 1), d.position)
-       ORDER BY d.due_at, d.position LIMIT @per_lane::int) f) x
-   WHERE CASE WHEN @sink::text <> '' THEN p.sink = @sink::text
-              ELSE p.sink <> ALL(@busy::text[]) AND EXISTS (SELECT FROM webhook_endpoint w
-                    WHERE w.merchant_id = p.merchant_id AND w.id::text = p.sink AND w.enabled) END
+       ORDER BY d.due_at, d.position LIMIT LEAST(@per_lane::int, 1 + 4 * sqlc.arg(max_rows)::int / p.lanes)) f) x
    ORDER BY x.turn, x.due_at LIMIT @max_rows::int
 ), locked AS (
   SELECT d.merchant_id, d.sink, d.event_id
@@ -170,12 +194,14 @@ UPDATE delivery d SET state = 'delivered', ended_at = now(), error = NULL, claim
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id;
 
 -- name: DeliveriesFailed :many
--- That a try failed is an inference: it holds only for whoever still has the claim. What does not come back was not written.
+-- That a try failed is an inference: it holds only for whoever still has the claim. What does not come back was not written. A
+-- try in which nothing was asked of the sink does not count: it says nothing about the sink, and must not use up its patience.
 WITH t AS (
   SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@sinks::text[]) AS sink, unnest(@events::uuid[]) AS event_id,
-         unnest(@errors::text[]) AS error, unnest(@delays_us::bigint[]) AS delay_us, unnest(@abandoned::boolean[]) AS abandoned
+         unnest(@errors::text[]) AS error, unnest(@delays_us::bigint[]) AS delay_us, unnest(@abandoned::boolean[]) AS abandoned,
+         unnest(@unasked::boolean[]) AS unasked
 ), locked AS (
-  SELECT d.merchant_id, d.sink, d.event_id, t.error, t.delay_us, t.abandoned
+  SELECT d.merchant_id, d.sink, d.event_id, t.error, t.delay_us, t.abandoned, t.unasked
     FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.event_id = t.event_id
    WHERE d.state = 'waiting' AND d.claim_id = @claim_id
    ORDER BY d.merchant_id, d.sink, d.event_id
@@ -183,10 +209,11 @@ WITH t AS (
 )
 UPDATE delivery d
    SET error = l.error, claim_id = NULL, due_at = now() + l.delay_us * interval '1 microsecond',
+       attempts = d.attempts - CASE WHEN l.unasked THEN 1 ELSE 0 END,
        state = CASE WHEN l.abandoned THEN 'abandoned' ELSE 'waiting' END, ended_at = CASE WHEN l.abandoned THEN now() END
   FROM locked l
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id
-RETURNING d.merchant_id, d.sink, d.event_id;
+RETURNING d.merchant_id, d.sink, d.event_id, d.resends;
 
 -- name: InsertAttempts :exec
 INSERT INTO delivery_attempt (merchant_id, id, sink, event_id, attempt, url, status, answer, error, duration_ms)
@@ -215,8 +242,13 @@ WITH t AS (
          unnest(@positions::bigint[]) AS position, unnest(@delays_us::bigint[]) AS delay_us
 ), locked AS (
   SELECT d.merchant_id, d.sink, d.event_id, t.delay_us
-    FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.subject_id = t.subject_id AND d.position > t.position
-   WHERE d.state = 'waiting' AND d.resends = 0 AND d.due_at < now() + t.delay_us * interval '1 microsecond'
+    FROM t CROSS JOIN LATERAL (
+      SELECT x.merchant_id, x.sink, x.event_id FROM delivery x
+       WHERE x.merchant_id = t.merchant_id AND x.sink = t.sink AND x.subject_id = t.subject_id AND x.position > t.position
+         AND x.state = 'waiting' AND x.resends = 0
+       ORDER BY x.position LIMIT @max_rows::int) b
+    JOIN delivery d ON d.merchant_id = b.merchant_id AND d.sink = b.sink AND d.event_id = b.event_id
+   WHERE d.state = 'waiting' AND d.due_at < now() + t.delay_us * interval '1 microsecond'
    ORDER BY d.merchant_id, d.sink, d.event_id
      FOR UPDATE OF d
 )
@@ -225,13 +257,17 @@ UPDATE delivery d SET due_at = now() + l.delay_us * interval '1 microsecond'
  WHERE d.merchant_id = l.merchant_id AND d.sink = l.sink AND d.event_id = l.event_id;
 
 -- name: ReleaseDeliveries :execrows
--- What waited behind a row that is over is due now.
+-- The next one behind a row that is over is due now, and the one behind that when it is over itself.
 WITH t AS (
   SELECT unnest(@merchants::uuid[]) AS merchant_id, unnest(@sinks::text[]) AS sink, unnest(@subjects::uuid[]) AS subject_id
 ), locked AS (
   SELECT d.merchant_id, d.sink, d.event_id
-    FROM t JOIN delivery d ON d.merchant_id = t.merchant_id AND d.sink = t.sink AND d.subject_id = t.subject_id
-   WHERE d.state = 'waiting' AND d.resends = 0 AND d.attempts = 0 AND d.due_at > now()
+    FROM t CROSS JOIN LATERAL (
+      SELECT x.merchant_id, x.sink, x.event_id FROM delivery x
+       WHERE x.merchant_id = t.merchant_id AND x.sink = t.sink AND x.subject_id = t.subject_id AND x.state = 'waiting' AND x.resends = 0
+       ORDER BY x.position LIMIT 1) b
+    JOIN delivery d ON d.merchant_id = b.merchant_id AND d.sink = b.sink AND d.event_id = b.event_id
+   WHERE d.state = 'waiting' AND d.attempts = 0 AND d.due_at > now()
    ORDER BY d.merchant_id, d.sink, d.event_id
      FOR UPDATE OF d
 )
