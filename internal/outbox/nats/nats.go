@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 
@@ -132,7 +133,7 @@ func (s *Sink) stream(ctx context.Context) (jetstream.JetStream, error) {
 	}
 	defer func() { s.conn <- conn }()
 	if conn == nil || conn.IsClosed() {
-		made, err := nats.Connect(s.config.URL, s.config.options()...)
+		made, err := nats.Connect(s.config.URL, append(s.config.options(), nats.SetCustomDialer(within{ctx}))...)
 		if err != nil {
 			return nil, fmt.Errorf("nats: no connection: %w", err)
 		}
@@ -143,6 +144,15 @@ func (s *Sink) stream(ctx context.Context) (jetstream.JetStream, error) {
 		return nil, fmt.Errorf("nats: %w", err)
 	}
 	return stream, nil
+}
+
+// within connects while a try lasts: the library asks one server after the other, each with a patience of its own, and there may
+// be so many that a relay would hold its messages beyond its lease.
+type within struct{ ctx context.Context }
+
+// Dial implements nats.CustomDialer.
+func (w within) Dial(network, address string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: dialWithin}).DialContext(w.ctx, network, address)
 }
 
 func (c Config) options() []nats.Option {

@@ -94,6 +94,31 @@ func TestASilentServerHoldsNobody(t *testing.T) {
 	}
 }
 
+// A list of servers that all answer nothing holds a try no longer than one of them does.
+func TestManySilentServersHoldNobody(t *testing.T) {
+	var urls []string
+	for range 8 {
+		l, err := net.Listen("tcp", "127.0.0.1:0") // connections are made, and nobody takes them
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() //nolint:errcheck // it never did anything
+		urls = append(urls, "nats://"+l.Addr().String())
+	}
+	s := New(Config{URL: strings.Join(urls, ","), Subject: "hapax"})
+	defer s.Close()
+	const long = time.Second
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	defer cancel()
+	begun := time.Now()
+	if r := s.Deliver(ctx, []outbox.Message{message()}); len(r) != 1 || r[0].Err == nil {
+		t.Errorf("results %+v", r)
+	}
+	if took := time.Since(begun); took > long+3*dialWithin {
+		t.Errorf("it took %v", took)
+	}
+}
+
 // Where nobody listens, the failure says so, and tells no secret.
 func TestNobodyThereIsTold(t *testing.T) {
 	defer goleak.VerifyNone(t)
