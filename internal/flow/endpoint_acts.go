@@ -40,7 +40,7 @@ func disableEndpoint(ctx context.Context, w *endpointWork) (*problem.Problem, er
 	return nil, w.save(ctx, payment.EventEndpointDisabled)
 }
 
-// enableEndpoint lets what rests at the endpoint go on: it is due already, and picked again.
+// enableEndpoint lets what rests at the endpoint go on, each delivery when its next try is due.
 func enableEndpoint(ctx context.Context, w *endpointWork) (*problem.Problem, error) {
 	if w.e.Enabled {
 		return nil, nil
