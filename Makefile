@@ -20,7 +20,7 @@ NESTED = cd test &&
 # Where other people's parts that are not Go are installed.
 PEERS = $(CURDIR)/.cache/peers
 
-.PHONY: run build test race check vet staticcheck gofmt arch generate model peers
+.PHONY: run build test race check vet staticcheck gofmt arch generate model peers kafka
 
 run: build ## everything on this machine: PostgreSQL, sandbox acquirer, API, workers
 	./bin/hapax dev
@@ -64,3 +64,6 @@ peers: ## our webhooks against npm's library (needs node, npm and its registry)
 	cp test/peers/npm/package.json test/peers/npm/package-lock.json $(PEERS)/npm/
 	cd $(PEERS)/npm && npm ci --ignore-scripts --no-audit --no-fund
 	$(NESTED) HAPAX_PEERS=$(PEERS) $(GO) test -count=1 -v ./peers/
+
+kafka: ## events to Apache Kafka 4, killed and cut off (needs Java 17, Maven and its registry; minutes)
+	GO="$(GO)" $(WITH_DB) sh test/kafka/run.sh

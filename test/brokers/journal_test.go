@@ -15,10 +15,10 @@ import (
 
 // Sizes of what is brought.
 const (
-	perTry    = 20              // messages
-	tryWithin = 2 * time.Second // less than a sink's own limit, so that tests are quick
-	doneIn    = time.Minute
-	again     = 20 * time.Millisecond // pause after a try that failed
+	perTry    = 20                    // messages
+	tryWithin = 2 * time.Second       // less than a sink's own limit, so that tests are quick
+	doneIn    = 5 * time.Minute       // a broker on a busy machine takes its time to start
+	again     = 50 * time.Millisecond // pause after a try that failed
 )
 
 // journal plays the table of deliveries for one sink: rows that wait, subject by subject in order. A row leaves when its

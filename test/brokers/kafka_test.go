@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/hapaxpay/hapax/internal/config"
 	"github.com/hapaxpay/hapax/internal/outbox"
 	"github.com/hapaxpay/hapax/internal/outbox/kafka"
 )
@@ -23,7 +24,8 @@ import (
 const (
 	topic      = "hapax.events"
 	partitions = 3
-	maxMessage = 20_000 // bytes, so that a test need not send a megabyte to be refused
+	maxMessage = 20_000                    // bytes, so that a test need not send a megabyte to be refused
+	quickly    = "-XX:TieredStopAtLevel=1" // a JVM that starts sooner, and is slower later
 )
 
 // openKFake runs kfake, a broker written in Go that keeps its log on disk.
@@ -93,12 +95,14 @@ transaction.state.log.min.isr=1
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), startWithin)
 		defer cancel()
-		format := exec.CommandContext(ctx, "java", "-cp", jars, "kafka.tools.StorageTool", "format", "--standalone",
+		format := exec.CommandContext(ctx, "java", quickly, "-cp", jars, "kafka.tools.StorageTool", "format", "--standalone",
 			"-t", "aGFwYXgtdGVzdC1jbHVzdA", "-c", properties)
 		if said, err := format.CombinedOutput(); err != nil {
 			t.Fatalf("formatting: %v\n%s", err, said)
 		}
-		return func() *exec.Cmd { return exec.Command("java", "-Xmx512m", "-cp", jars, "kafka.Kafka", properties) }
+		return func() *exec.Cmd {
+			return exec.Command("java", quickly, "-XX:+UseSerialGC", "-Xmx512m", "-cp", jars, "kafka.Kafka", properties)
+		}
 	})
 }
 
@@ -107,7 +111,7 @@ func openKafka(t *testing.T, name string, port int, prepare func(advertised stri
 	t.Helper()
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	k := newLink(t, address)
-	b := &broker{t: t, name: name, link: k, process: &process{t: t, command: prepare(k.address()), address: address}}
+	b := &broker{t: t, name: name, kind: outbox.SinkKafka, link: k, process: &process{t: t, command: prepare(k.address()), address: address}}
 	c := kafkaReader{t, k.address(), address}
 	b.read, b.ready, b.dedups = c.read, c.ready, false
 	b.sink = func() closable {
@@ -117,6 +121,7 @@ func openKafka(t *testing.T, name string, port int, prepare func(advertised stri
 		}
 		return s
 	}
+	b.configure = func(to *config.Config) { to.KafkaBrokers, to.KafkaTopic = k.address(), topic }
 	b.open()
 	c.makeTopic(t.Context())
 	return b

@@ -12,6 +12,9 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/hapaxpay/hapax/internal/config"
+	"github.com/hapaxpay/hapax/internal/dbtest"
 )
 
 // Variables of the environment.
@@ -19,6 +22,7 @@ const (
 	envRole      = "HAPAX_TEST_BROKER"     // this program is a broker
 	envKafkaJars = "HAPAX_TEST_KAFKA_JARS" // folder with the jars of Apache Kafka
 	envPIDs      = "HAPAX_TEST_PIDS"       // file for the process ids of brokers
+	envTrusts    = "HAPAX_TEST_TRUSTS"     // a broker whose certificate this process trusts
 )
 
 func TestMain(m *testing.M) {
@@ -28,21 +32,23 @@ func TestMain(m *testing.M) {
 	case "nats":
 		serveNATS()
 	default:
-		os.Exit(m.Run())
+		dbtest.Main(m)
 	}
 }
 
 // broker is one that runs behind a link.
 type broker struct {
-	t       *testing.T
-	name    string
-	link    *link
-	process *process
-	dedups  bool                                      // it knows a repeat by its id
-	sink    func() closable                           // a new one, through the link
-	ready   func(context.Context) error               // why it cannot be used yet
-	read    func(ctx context.Context) ([]seen, error) // what is stored now
-	kills   int
+	t         *testing.T
+	name      string
+	kind      string // of its sink
+	link      *link
+	process   *process
+	dedups    bool                                      // it knows a repeat by its id
+	sink      func() closable                           // a new one, through the link
+	configure func(*config.Config)                      // of a replica, to use it
+	ready     func(context.Context) error               // why it cannot be used yet
+	read      func(ctx context.Context) ([]seen, error) // what is stored now
+	kills     int
 }
 
 // open starts the broker; it ends with the test.

@@ -14,6 +14,8 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/hapaxpay/hapax/internal/config"
+	"github.com/hapaxpay/hapax/internal/outbox"
 	"github.com/hapaxpay/hapax/internal/outbox/nats"
 )
 
@@ -29,10 +31,11 @@ func openNATS(t *testing.T) *broker {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	k := newLink(t, address)
 	command := func() *exec.Cmd { return role("nats", "PORT="+strconv.Itoa(port), "DIR="+dir) }
-	b := &broker{t: t, name: "NATS JetStream", link: k, process: &process{t: t, command: command, address: address}, dedups: true}
+	b := &broker{t: t, name: "NATS JetStream", kind: outbox.SinkNATS, link: k, process: &process{t: t, command: command, address: address}, dedups: true}
 	c := natsReader{t, "nats://" + address}
 	b.read, b.ready = c.read, c.ready
 	b.sink = func() closable { return nats.New(nats.Config{URL: "nats://" + k.address(), Subject: prefix}) }
+	b.configure = func(to *config.Config) { to.NATSURL, to.NATSSubject = "nats://"+k.address(), prefix }
 	b.open()
 	c.makeStream(t.Context())
 	return b

@@ -16,7 +16,7 @@ import (
 
 // startWithin bounds the start of a broker, and stopWithin its end.
 const (
-	startWithin = 90 * time.Second
+	startWithin = 3 * time.Minute
 	stopWithin  = 10 * time.Second
 )
 
