@@ -1,6 +1,7 @@
 package intake_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"sync"
@@ -36,10 +37,20 @@ func TestCase064_WebhooksWhileTheAcquirerIsSlow(t *testing.T) {
 			}
 		})
 	}
-	defer all.Wait()
-	defer func() { done[int](r)(r.Acquirer.Release(t.Context(), "slow", 0)) }()
-	if err := r.Acquirer.WaitWaiting(t.Context(), "slow", creates); err != nil {
-		t.Fatal(err)
+	answer := func() {
+		if err := r.Acquirer.SetFaults(t.Context(), 0); err != nil {
+			t.Error(err)
+		}
+		if _, err := r.Acquirer.Release(t.Context(), "slow", 0); err != nil {
+			t.Error(err)
+		}
+		all.Wait()
+	}
+	defer answer()
+	soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := r.Acquirer.WaitWaiting(soon, "slow", creates); err != nil {
+		t.Fatal(err) // somebody waits for a connection instead
 	}
 	// All are calling: until something else comes, nobody is in a transaction, idle or not.
 	const inTransaction = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'
@@ -62,8 +73,7 @@ func TestCase064_WebhooksWhileTheAcquirerIsSlow(t *testing.T) {
 	if waiting := done[map[string]int](r)(r.Acquirer.Waiting(t.Context())); waiting["slow"] != creates {
 		t.Errorf("%d still wait for the acquirer, want all %d: the rest proves nothing", waiting["slow"], creates)
 	}
-	done[int](r)(r.Acquirer.Release(t.Context(), "slow", 0))
-	all.Wait()
+	answer()
 	counts(r, 0, "SELECT count(*) FROM operation WHERE state <> 'completed'")
 	if len(r.Movements()) != creates+1 || r.Receipts() != creates+1 || len(r.Events()) != creates+1 || len(r.Charges()) != creates+1 {
 		t.Errorf("%d movements, %d receipts, %d events, %d charge calls", len(r.Movements()), r.Receipts(), len(r.Events()), len(r.Charges()))
