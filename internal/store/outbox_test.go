@@ -428,3 +428,25 @@ func TestAPickReadsLittle(t *testing.T) {
 		t.Errorf("a pick of %d read %d rows, want at most %d", outbox.PerSink, n, most)
 	}
 }
+
+// TestCase057_ABatchOfPoison: as many rows that always fail as a batch takes do not fill the next one: the good one behind them goes out.
+func TestCase057_ABatchOfPoison(t *testing.T) {
+	onBoth(t, func(t *testing.T, sh *shop) {
+		sh.events(sh.merchant, 10, 1)
+		sh.number()
+		sh.events(sh.merchant, 1, 1)
+		sh.number()
+		claim, poison := sh.take(10, 10)
+		if len(poison) != 10 || poison[9].Position != 10 {
+			t.Fatalf("%d picked", len(poison))
+		}
+		if _, good := sh.take(10, 10); len(good) != 1 || good[0].Position != 11 {
+			t.Errorf("while the others are tried: %v", good)
+		}
+		sh.owner("UPDATE delivery SET due_at = now() WHERE position = 11")
+		sh.settle(claim, poison, errAway, time.Minute)
+		if _, good := sh.take(10, 10); len(good) != 1 || good[0].Position != 11 {
+			t.Errorf("after they failed: %v", good)
+		}
+	})
+}
