@@ -12,7 +12,7 @@ WITH_DB = $(GO) run ./internal/devdb/cmd/testdb --
 
 # Packages whose code runs concurrently; those that exist are tested with -race.
 RACE = $(addsuffix /...,$(addprefix ./,$(wildcard internal/operation internal/flow internal/sweep \
-       internal/sandbox acquirer internal/httpapi inbox)))
+       internal/sandbox acquirer internal/httpapi internal/outbox internal/intake inbox)))
 
 # The nested module: tests that need other people's parts, which this module does not depend on.
 NESTED = cd test &&

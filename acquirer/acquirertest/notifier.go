@@ -62,10 +62,9 @@ func RunNotifier(t *testing.T, f NotifierFactory) {
 }
 
 // verify asks twice: the verdict depends on the arguments alone, and leaves them as they are.
-func (f NotifierFactory) verify(h http.Header, body string, now time.Time) (acquirer.Notice, error, []string) {
-	var wrong []string
+func (f NotifierFactory) verify(h http.Header, body string, now time.Time) (n acquirer.Notice, wrong []string, err error) {
 	given, raw := h.Clone(), []byte(body)
-	n, err := f.Notifier.Verify(h, raw, now)
+	n, err = f.Notifier.Verify(h, raw, now)
 	again, errAgain := f.Notifier.Verify(h, raw, now)
 	if n != again || (err == nil) != (errAgain == nil) {
 		wrong = append(wrong, "two verdicts about the same message")
@@ -76,7 +75,7 @@ func (f NotifierFactory) verify(h http.Header, body string, now time.Time) (acqu
 	if len(n.ID) > acquirer.MaxNoticeID {
 		wrong = append(wrong, "an id that cannot be stored")
 	}
-	return n, err, append(wrong, f.leaks(h, body, err)...)
+	return n, append(wrong, f.leaks(h, body, err)...), err
 }
 
 // leaks finds what an error must not hold.
@@ -101,7 +100,7 @@ const leastSecret = 12
 
 func checkMessages(f NotifierFactory) (wrong []string) {
 	for n, m := range f.Messages {
-		notice, err, more := f.verify(m.Header, m.Body, m.At)
+		notice, more, err := f.verify(m.Header, m.Body, m.At)
 		wrong = append(wrong, more...)
 		want := acquirer.TrustSigned
 		if len(f.Signed) == 0 {
@@ -165,7 +164,7 @@ func checkForgedBody(f NotifierFactory) (wrong []string) {
 }
 
 func (f NotifierFactory) refuses(what string, h http.Header, body string, at time.Time) []string {
-	_, err, wrong := f.verify(h, body, at)
+	_, wrong, err := f.verify(h, body, at)
 	if !errors.Is(err, acquirer.ErrNotGenuine) {
 		wrong = append(wrong, what+" is not refused")
 	}
@@ -199,7 +198,7 @@ const endless = 2000
 // checkWindow: where a time is signed, it counts on both sides, and is told with the refusal, so that the skew can be seen.
 func checkWindow(f NotifierFactory) (wrong []string) {
 	for n, m := range f.Messages {
-		notice, err, _ := f.verify(m.Header, m.Body, m.At)
+		notice, _, err := f.verify(m.Header, m.Body, m.At)
 		if err != nil || notice.SignedAt.IsZero() {
 			continue
 		}

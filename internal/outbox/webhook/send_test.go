@@ -103,8 +103,10 @@ func TestAnswersThatAreNone(t *testing.T) {
 		status any
 		why    string
 	}{
-		"redirect of the method": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, 302) }, 302.0, "redirects are not followed"},
-		"redirect":               {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, 307) }, 307.0, "redirects are not followed"},
+		"redirect of the method": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, 302.0, "redirects are not followed"},
+		"redirect": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+		}, 307.0, "redirects are not followed"},
 		"error": {func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(500)
 			fmt.Fprint(w, strings.Repeat("\u00e9", 4000))

@@ -166,16 +166,20 @@ func (s *Sink) ask(ctx context.Context, e Endpoint, m outbox.Message) verdict {
 	if err != nil {
 		return verdict{unasked: errors.Is(err, outbox.ErrLate), err: plain(err)}
 	}
-	beginning, err := io.ReadAll(io.LimitReader(res.Body, outbox.MaxAnswer))
-	if closing := res.Body.Close(); err == nil {
-		err = closing
+	v := verdict{status: res.StatusCode, answer: beginning(res.Body), retry: retryAfter(res.Header.Get("Retry-After"), s.cfg.Now())}
+	if !v.good() {
+		v.err = v.words()
 	}
-	v := verdict{status: res.StatusCode, answer: strings.ToValidUTF8(string(beginning), "\uFFFD"), retry: retryAfter(res.Header.Get("Retry-After"), s.cfg.Now())}
-	if v.good() {
-		return v // the status is the answer, whether or not all of the body came
-	}
-	v.err = v.words()
 	return v
+}
+
+// beginning reads what is kept of an answer. The status is the answer: what of the body did not come is not missed.
+func beginning(body io.ReadCloser) string {
+	begun, err := io.ReadAll(io.LimitReader(body, outbox.MaxAnswer))
+	if err = errors.Join(err, body.Close()); err != nil && len(begun) == 0 {
+		return ""
+	}
+	return strings.ToValidUTF8(string(begun), "\uFFFD")
 }
 
 // plain takes away what net/http puts around an error: the address, with whatever stands in its query.
