@@ -103,11 +103,7 @@ func TestRestoredDatabaseFindsItsMoney(t *testing.T) {
 	r := rig.New(t, quick)
 	x := table{t, r, r.Replica(fleeting)}
 	x.want(x.p.PayHTTP("key-1", rig.Order{Reference: "1"}), 201, "paid")
-	for _, lost := range []string{"review", "history", "event", "ledger_entry", "evidence", "movement", "operation", "payment", "payment_intent_version", "payment_intent"} {
-		if _, err := r.Owner.Exec(t.Context(), "DELETE FROM "+lost); err != nil {
-			t.Fatal(err)
-		}
-	}
+	wipe(t, r)
 	if err := x.p.Store.EpochRestored(t.Context(), "the last commits are lost"); err != nil {
 		t.Fatal(err)
 	}

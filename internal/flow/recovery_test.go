@@ -47,7 +47,7 @@ func TestSlowClaimTellsNothingOfAnotherRequest(t *testing.T) {
 // money kept aside under the key of an order is not seen by the claim: past the acquirer's window it is charged again.
 func wipe(t *testing.T, r *rig.Rig) {
 	t.Helper()
-	for _, lost := range []string{"review", "history", "event", "ledger_entry", "evidence", "movement", "operation", "payment", "payment_intent_version", "payment_intent"} {
+	for _, lost := range []string{"review", "history", "outbox", "event", "ledger_entry", "evidence", "movement", "operation", "payment", "payment_intent_version", "payment_intent"} {
 		if _, err := r.Owner.Exec(t.Context(), "DELETE FROM "+lost); err != nil {
 			t.Fatal(err)
 		}
@@ -353,7 +353,7 @@ func TestNothingIsSentBesideStrayMoneyOfTheIntent(t *testing.T) {
 	x.want(x.p.PayHTTP("key-2", rig.Order{Reference: "1"}), 201, "paid")
 	// The state after n=1's claim, before its record: what a standby that lagged two seconds knows.
 	for _, q := range []string{
-		"DELETE FROM event", "DELETE FROM ledger_entry", "DELETE FROM movement", "DELETE FROM evidence", "DELETE FROM history",
+		"DELETE FROM outbox", "DELETE FROM event", "DELETE FROM ledger_entry", "DELETE FROM movement", "DELETE FROM evidence", "DELETE FROM history",
 		"DELETE FROM operation WHERE idempotency_key = 'key-2'", "DELETE FROM payment WHERE idempotency_key = 'key-2'",
 		"UPDATE payment SET status = 'pending', refused_at = NULL, failure_code = NULL, failure_message = NULL, gate_open = false, due_at = NULL, version = 1",
 		"UPDATE operation SET state = 'in_progress', completed_at = NULL, expires_at = NULL, answer_status = NULL, answer_body = NULL",
