@@ -29,7 +29,7 @@ build:
 	$(GO) build -o bin/hapax ./cmd/hapax
 
 test: ## every test
-	$(WITH_DB) sh -c '$(GO) test -timeout 20m ./... && $(NESTED) $(GO) test -timeout 20m ./...'
+	$(WITH_DB) sh -c 'failed=0; $(GO) test -timeout 20m ./... || failed=1; ($(NESTED) $(GO) test -timeout 20m ./...) || failed=1; exit $$failed'
 
 race: ## the concurrent packages under the race detector
 	$(WITH_DB) $(GO) test -race -short -timeout 25m $(RACE)

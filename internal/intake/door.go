@@ -158,6 +158,6 @@ func (n *Intake) keep(ctx context.Context, m flow.Message) error {
 	} else {
 		n.watch.Count("message_repeated")
 	}
-	n.bell.ring()
+	n.bell.Ring()
 	return n.Faults.Hit(ctx, operation.PointAfterStore)
 }

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,39 +79,19 @@ type Intake struct {
 	cfg Config
 	Parts
 	watch    Watcher
-	bell     bell
-	underWay atomic.Int64 // messages that were picked and are not done
+	bell     *operation.Bell // rings when the door of this process has stored something
+	underWay atomic.Int64    // messages that were picked and are not done
 }
 
 // New makes an intake.
-func New(cfg Config, parts Parts) *Intake { return &Intake{cfg: cfg, Parts: parts, watch: parts.Watch} }
-
-// bell wakes the loop of this process when the door has stored something. Another process finds it by polling.
-type bell struct {
-	mu     sync.Mutex
-	signal operation.Signal
-}
-
-func (b *bell) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.signal != nil {
-		b.signal.Set()
-	}
-}
-
-// next gives the signal of the next ring: taken before a pass, it remembers what came during it.
-func (b *bell) next(rt operation.Runtime) operation.Signal {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.signal = rt.NewSignal()
-	return b.signal
+func New(cfg Config, parts Parts) *Intake {
+	return &Intake{cfg: cfg, Parts: parts, watch: parts.Watch, bell: operation.NewBell(parts.Runtime)}
 }
 
 // Run makes passes until ctx is done.
 func (n *Intake) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		rung := n.bell.next(n.Runtime)
+		rung := n.bell.Next()
 		n.pass(ctx, patience)
 		rung.Wait(ctx, n.cfg.Every+time.Duration(n.Runtime.Jitter()*float64(n.cfg.Every)/4))
 	}

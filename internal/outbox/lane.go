@@ -14,39 +14,11 @@ import (
 	"github.com/hapaxpay/hapax/internal/operation"
 )
 
-// bell wakes who waits for it.
-type bell struct {
-	rt     Runtime
-	mu     sync.Mutex
-	signal operation.Signal // of the next ring; nil: nobody waits
-}
-
-func newBell(rt Runtime) *bell { return &bell{rt: rt} }
-
-// next gives the signal that the next ring sets.
-func (b *bell) next() operation.Signal {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.signal == nil {
-		b.signal = b.rt.NewSignal()
-	}
-	return b.signal
-}
-
-func (b *bell) ring() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.signal != nil {
-		b.signal.Set()
-		b.signal = nil
-	}
-}
-
 // lane is the way to one sink that takes every event, or to all webhook endpoints.
 type lane struct {
 	sink string // empty: the endpoints
 	to   Sink
-	bell *bell // rings when messages may be due, and when a try has ended
+	bell *operation.Bell // rings when messages may be due, and when a try has ended
 
 	mu    sync.Mutex
 	tries map[string]int // under way, by sink
@@ -54,7 +26,7 @@ type lane struct {
 }
 
 func newLane(rt Runtime, sink string, to Sink) *lane {
-	return &lane{sink: sink, to: to, bell: newBell(rt), tries: map[string]int{}}
+	return &lane{sink: sink, to: to, bell: operation.NewBell(rt), tries: map[string]int{}}
 }
 
 // room says what may be picked now. An endpoint that is at work is left alone, and no other waits for it.
@@ -82,13 +54,13 @@ func (l *lane) end(sink string) {
 		delete(l.tries, sink)
 	}
 	l.mu.Unlock()
-	l.bell.ring() // what came for this sink meanwhile was left, and what waited behind these messages may go
+	l.bell.Ring() // what came for this sink meanwhile was left, and what waited behind these messages may go
 }
 
 // rest waits until no try is under way.
 func (l *lane) rest(ctx context.Context) {
 	for {
-		next := l.bell.next()
+		next := l.bell.Next()
 		l.mu.Lock()
 		idle := l.all == 0
 		l.mu.Unlock()

@@ -57,7 +57,7 @@ type Relay struct {
 	rt     Runtime
 	faults operation.Faults
 	watch  Watcher
-	told   *bell // rings when events were committed
+	told   *operation.Bell // rings when events were committed
 	lanes  []*lane
 	gone   atomic.Bool // vanished at a point
 
@@ -68,7 +68,7 @@ type Relay struct {
 
 // New makes a relay.
 func New(cfg Config, store Store, rt Runtime, faults operation.Faults, watch Watcher) *Relay {
-	r := &Relay{cfg: cfg, store: store, rt: rt, faults: faults, watch: watch, told: newBell(rt)}
+	r := &Relay{cfg: cfg, store: store, rt: rt, faults: faults, watch: watch, told: operation.NewBell(rt)}
 	r.purged.Mono = rt.Instant().Mono - purgeEvery // the first round purges
 	for _, name := range slices.Sorted(maps.Keys(cfg.Sinks)) {
 		r.lanes = append(r.lanes, newLane(rt, name, cfg.Sinks[name]))
@@ -80,7 +80,7 @@ func New(cfg Config, store Store, rt Runtime, faults operation.Faults, watch Wat
 }
 
 // Wake says that events were committed. It returns at once.
-func (r *Relay) Wake() { r.told.ring() }
+func (r *Relay) Wake() { r.told.Ring() }
 
 // Run works until ctx is done. What is under way then is finished, within the lease. Each sink has a loop of its own, so that none
 // waits for another.
@@ -112,9 +112,9 @@ func (r *Relay) beside(f func()) operation.Signal {
 }
 
 // loop makes rounds while there is more to do, and else waits to be woken, or for the time of the next look.
-func (r *Relay) loop(ctx context.Context, name string, b *bell, round func(context.Context) (busy bool, err error)) {
+func (r *Relay) loop(ctx context.Context, name string, b *operation.Bell, round func(context.Context) (busy bool, err error)) {
 	for ctx.Err() == nil && !r.gone.Load() {
-		next := b.next() // before the look: what comes meanwhile is not slept through
+		next := b.Next() // before the look: what comes meanwhile is not slept through
 		busy, err := round(ctx)
 		if err != nil && ctx.Err() == nil {
 			r.failed(name, err)
@@ -173,7 +173,7 @@ func (r *Relay) number(ctx context.Context) (busy bool, err error) {
 			return false, err
 		}
 		for _, l := range r.lanes {
-			l.bell.ring()
+			l.bell.Ring()
 		}
 	}
 	return busy, r.purge(ctx)

@@ -14,7 +14,7 @@ const (
 	SinkMail  = "mail"
 )
 
-// Message is one event on its way to one sink. Everything but Attempt and Waiting is the same on each try (PROTOCOL V1).
+// Message is one event on its way to one sink. Everything but Attempt and Since is the same on each try (PROTOCOL V1).
 type Message struct {
 	Merchant, ID id.ID
 	Subject      id.ID // the intent, or the endpoint: events of one subject come in order
